@@ -107,7 +107,7 @@ impl World {
         let file = read().unwrap();
         let base = Base::bind(BaseConfig::try_from(file.clone()).unwrap()).unwrap();
         let base = base.with_source(ConfigSource::new(path.display().to_string(), file, read));
-        let address = base.local_addrs()[0];
+        let address = base.places().remove(0);
         let base = Running::start(move |stop| base.run(stop).unwrap());
         let mobile_text = format!(
             "base = \"{address}\"\nbase_key = \"{base_key}\"\nkey = \"{shown}/NAME\"\n\

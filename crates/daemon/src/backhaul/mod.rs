@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use lasthop_control::AssociationReport;
-use lasthop_hop::seal::{Allowed, Keypair, PublicKey};
+use lasthop_hop::seal::{Keypair, PublicKey};
 use lasthop_hop::srp::Srp;
 use lasthop_hop::{AssociationId, HopConfig, Memory, NumberedLink, NumberedLinks, Refused};
 use lasthop_kernel::clock;
@@ -71,7 +71,7 @@ type Listener = DatagramBase<NumberedLinks<Route, Srp>>;
 
 /// A hop to mobiles, with associations between bases beside it.
 pub(crate) struct WithPeers {
-    mobiles: Box<dyn BaseHop>,
+    pub(crate) mobiles: Box<dyn BaseHop>,
     peers: Option<Peers>,
 }
 
@@ -371,16 +371,6 @@ impl Hop for WithPeers {
 }
 
 impl WithPeers {
-    /// The Internet addresses at which mobiles are served.
-    pub(crate) fn local_addrs(&self) -> Vec<SocketAddr> {
-        self.mobiles.local_addrs()
-    }
-
-    /// Where mobiles are served, for people.
-    pub(crate) fn places(&self) -> Vec<String> {
-        self.mobiles.places()
-    }
-
     /// Starts to watch its sockets.
     pub(crate) fn start(&mut self, turn: &mut Turn<'_>) -> io::Result<()> {
         self.mobiles.start(&mut turn.within(0))?;
@@ -388,21 +378,6 @@ impl WithPeers {
             Some(peers) => peers.listener.start(&mut turn.within(LISTENER)),
             None => Ok(()),
         }
-    }
-
-    /// Takes no new association and no new stream of a mobile from here on.
-    pub(crate) fn stop(&mut self, turn: &mut Turn<'_>) {
-        self.mobiles.stop(&mut turn.within(0));
-    }
-
-    /// Serves these mobiles from here on.
-    pub(crate) fn set_allowed(&mut self, turn: &mut Turn<'_>, allowed: &[Allowed]) {
-        self.mobiles.set_allowed(&mut turn.within(0), allowed);
-    }
-
-    /// The next greeting of a mobile that has no association yet.
-    pub(crate) fn poll_call(&mut self) -> Option<(PublicKey, Vec<u8>)> {
-        self.mobiles.poll_call()
     }
 
     /// A handshake that was not answered, and who should have made it.

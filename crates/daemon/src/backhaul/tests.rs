@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use lasthop_hop::seal::PresharedKey;
+use lasthop_hop::seal::{Allowed, PresharedKey};
 use lasthop_kernel::clock::Clock;
 use lasthop_kernel::reactor::Reactor;
 use lasthop_kernel::turn::Source;
@@ -97,7 +97,7 @@ impl Side {
 /// The second base, as the first knows it.
 fn peer_at(far: &Side) -> Peer {
     let Some(peers) = &far.hop.peers else { panic!("it knows the other") };
-    let address = peers.listener.local_addrs()[0];
+    let address: SocketAddr = peers.listener.places()[0].parse().unwrap();
     let via = address.ip();
     Peer { name: "far".to_owned(), key: *keys(2).public(), psk: None, address, via }
 }

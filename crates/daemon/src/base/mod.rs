@@ -102,14 +102,9 @@ impl Base {
         self
     }
 
-    /// The Internet addresses on which it listens for mobiles.
-    pub fn local_addrs(&self) -> Vec<SocketAddr> {
-        self.driver.hop().local_addrs()
-    }
-
     /// Where it listens for mobiles, whatever the carrier.
     pub fn places(&self) -> Vec<String> {
-        self.driver.hop().places()
+        self.driver.hop().mobiles.places()
     }
 
     /// Serves until `stop` is requested.

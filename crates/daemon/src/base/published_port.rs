@@ -2,7 +2,6 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
-use lasthop_hop::seal::PublicKey;
 use lasthop_kernel::tcp;
 
 use crate::publish::Published;
@@ -11,8 +10,8 @@ use crate::publish::Published;
 /// stays bound but does not listen: the kernel refuses connections.
 #[derive(Debug)]
 pub(super) struct PublishedPort {
-    rule: Published,
-    fd: OwnedFd,
+    pub(super) rule: Published,
+    pub(super) fd: OwnedFd,
     open: bool,
 }
 
@@ -27,24 +26,6 @@ impl PublishedPort {
         let fd = tcp::listen(rule.listen)?;
         tcp::stop_listening(&fd);
         Ok(Self { rule, fd, open: false })
-    }
-
-    pub(super) fn rule(&self) -> Published {
-        self.rule
-    }
-
-    pub(super) fn fd(&self) -> &OwnedFd {
-        &self.fd
-    }
-
-    /// The mobile that it leads to; `None` for whichever is there.
-    pub(super) fn mobile(&self) -> Option<PublicKey> {
-        self.rule.mobile
-    }
-
-    /// The port that it leads to.
-    pub(super) fn port(&self) -> u16 {
-        self.rule.port
     }
 
     pub(super) fn set_listening(&mut self, open: bool) {

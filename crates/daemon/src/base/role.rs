@@ -113,7 +113,7 @@ impl BaseRole {
 
     /// The configuration can be read again from there.
     pub(super) fn set_source(&mut self, mut source: ConfigSource) {
-        source.set_publish(self.published_ports.iter().map(PublishedPort::rule).collect());
+        source.set_publish(self.published_ports.iter().map(|port| port.rule).collect());
         self.source = Some(source);
     }
 
@@ -142,7 +142,7 @@ impl BaseRole {
             handoffs.set_mobiles(core, &added, &removed);
         }
         let (hop, mut turn) = core.turn();
-        hop.set_allowed(&mut turn, &allow);
+        hop.mobiles.set_allowed(&mut turn, &allow);
         Ok(Reloaded { added: added.len() as u64, removed: removed.len() as u64, restart })
     }
 
@@ -251,16 +251,16 @@ impl BaseRole {
     /// connections to those.
     fn update_published_ports(&mut self, core: &CoreOf<Self>) {
         for n in 0..self.published_ports.len() {
-            let here =
-                !core.stopping && self.association_with(self.published_ports[n].mobile()).is_some();
+            let mobile = self.published_ports[n].rule.mobile;
+            let here = !core.stopping && self.association_with(mobile).is_some();
             self.published_ports[n].set_listening(here);
         }
     }
 
     /// Offers the mobile a connection that a fixed host has made (MOB-8).
     fn offer(&mut self, core: &mut CoreOf<Self>, n: usize, fd: OwnedFd, from: SocketAddr) {
-        let Some(port) = self.published_ports.get(n) else { return };
-        let (port, mobile) = (port.port(), self.association_with(port.mobile()));
+        let Some(PublishedPort { rule, .. }) = self.published_ports.get(n) else { return };
+        let (port, mobile) = (rule.port, self.association_with(rule.mobile));
         let to = SocketAddr::new(tcp::local_addr(&fd).ip(), port);
         let full = core.stopping || core.connections.len() >= self.connections_max;
         // Where the mobile has announced its ports, no request is needed.
@@ -314,7 +314,7 @@ impl Role for BaseRole {
 
     fn start(&mut self, core: &mut CoreOf<Self>) -> io::Result<()> {
         for (n, port) in self.published_ports.iter().enumerate() {
-            core.reactor.add(port.fd(), Interest::Read, Source::Listener(n))?;
+            core.reactor.add(&port.fd, Interest::Read, Source::Listener(n))?;
         }
         self.families.watch(&mut core.reactor, Source::Listener(ROUTES))?;
         self.exits.watch(&mut core.reactor)?;
@@ -332,7 +332,7 @@ impl Role for BaseRole {
         }
         let last = accept::share(|| {
             let Some(port) = self.published_ports.get(n) else { return Accepted::Empty };
-            let accepted = accept::accept(port.fd());
+            let accepted = accept::accept(&port.fd);
             accepted.map(|(fd, from)| self.offer(core, n, fd, tcp::canonical(from)))
         });
         core.accept_again(n, last);
@@ -528,6 +528,6 @@ impl Role for BaseRole {
         // Closing a listener takes it out of the epoll set.
         self.published_ports.clear();
         let (hop, mut turn) = core.turn();
-        hop.stop(&mut turn);
+        hop.mobiles.stop(&mut turn);
     }
 }

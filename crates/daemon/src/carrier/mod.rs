@@ -93,11 +93,6 @@ pub(crate) trait Carrier: Send {
         None
     }
 
-    /// The Internet addresses at which it receives.
-    fn local_addrs(&self) -> Vec<SocketAddr> {
-        Vec::new()
-    }
-
     /// Where it receives, for people.
     fn places(&self) -> Vec<String>;
 

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use lasthop_control::AssociationReport;
@@ -146,10 +145,6 @@ where
     K: BaseLinks<Address = Route> + 'static,
     BaseEnd<K>: Send,
 {
-    fn local_addrs(&self) -> Vec<SocketAddr> {
-        self.carrier.local_addrs()
-    }
-
     fn places(&self) -> Vec<String> {
         self.carrier.places()
     }

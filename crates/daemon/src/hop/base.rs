@@ -1,7 +1,6 @@
 //! What a base needs of its hop.
 
 use std::io;
-use std::net::SocketAddr;
 
 use lasthop_hop::seal::{Allowed, PublicKey};
 use lasthop_hop::{AssociationId, Refused};
@@ -11,13 +10,8 @@ use super::Hop;
 
 /// The hop of a base, which listens by itself.
 pub(crate) trait BaseHop: Hop<Id = AssociationId> {
-    /// The Internet addresses at which mobiles are served.
-    fn local_addrs(&self) -> Vec<SocketAddr>;
-
     /// Where mobiles are served, for people.
-    fn places(&self) -> Vec<String> {
-        self.local_addrs().iter().map(ToString::to_string).collect()
-    }
+    fn places(&self) -> Vec<String>;
 
     /// Starts to watch its sockets.
     fn start(&mut self, turn: &mut Turn<'_>) -> io::Result<()>;

@@ -127,7 +127,7 @@ pub(crate) struct Pair {
 
 fn start_base(config: BaseConfig) -> (SocketAddr, Running) {
     let base = Base::bind(config).unwrap();
-    let addr = base.local_addrs()[0];
+    let addr = base.places()[0].parse().unwrap();
     let stop = Stop::new().unwrap();
     let theirs = stop.clone();
     let thread = thread::spawn(move || base.run(&theirs).unwrap());

@@ -268,7 +268,7 @@ impl Handoffs {
     /// Runs the machine and sends its messages; true if there may be more.
     pub(super) fn advance(&mut self, core: &mut Core) -> bool {
         let (now, mut some) = (core.now, false);
-        while let Some((mobile, message)) = core.hop.poll_call() {
+        while let Some((mobile, message)) = core.hop.mobiles.poll_call() {
             some = true;
             self.station.handle_call(now, mobile, &message);
         }

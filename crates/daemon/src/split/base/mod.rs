@@ -425,8 +425,8 @@ impl Hop for SplitBase {
 }
 
 impl BaseHop for SplitBase {
-    fn local_addrs(&self) -> Vec<SocketAddr> {
-        self.listeners.iter().map(tcp::local_addr).collect()
+    fn places(&self) -> Vec<String> {
+        self.listeners.iter().map(|fd| tcp::local_addr(fd).to_string()).collect()
     }
 
     fn start(&mut self, turn: &mut Turn<'_>) -> io::Result<()> {

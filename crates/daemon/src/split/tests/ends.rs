@@ -63,7 +63,7 @@ impl OneLoop {
             seed.child("b"),
         );
         let base = base.unwrap();
-        let address = base.local_addrs()[0];
+        let address = base.places()[0].parse().unwrap();
         let mobiles = names.into_iter().map(|keys| {
             let seal = Seal::Noise(keys, public);
             Some(SplitMobile::new(seal, None, 2000, seed.child("m")))
