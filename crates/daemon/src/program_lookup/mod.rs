@@ -7,11 +7,11 @@
 
 mod processes;
 
-use std::collections::VecDeque;
 use std::io;
+use std::iter;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::mpsc::{self, Receiver, Sender};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
 use std::thread;
 
 use lasthop_control::priority::Program;
@@ -23,67 +23,35 @@ use self::processes::Processes;
 /// Questions that may wait; of more the programs stay unknown.
 const QUEUE_MAX: usize = 1024;
 
-#[derive(Debug, Default)]
-struct Queue {
-    waiting: VecDeque<(u64, Ends)>,
-    closed: bool,
-}
-
-#[derive(Debug)]
-struct Shared {
-    queue: Mutex<Queue>,
-    ready: Condvar,
-    wake: Wake,
-}
-
-impl Shared {
-    /// All questions that wait, once there are any; `None` when no more will be asked.
-    fn next(&self) -> Option<Vec<(u64, Ends)>> {
-        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        loop {
-            if queue.closed {
-                return None;
-            }
-            if !queue.waiting.is_empty() {
-                return Some(queue.waiting.drain(..).collect());
-            }
-            queue = self.ready.wait(queue).unwrap_or_else(PoisonError::into_inner);
-        }
-    }
-}
-
 /// Recognises programs on a thread of its own. Its descriptor is readable when answers wait.
 #[derive(Debug)]
 pub(crate) struct ProgramLookup {
-    shared: Arc<Shared>,
+    questions: SyncSender<(u64, Ends)>,
     answers: Receiver<(u64, Program)>,
+    wake: Arc<Wake>,
 }
 
 impl ProgramLookup {
-    /// Starts the thread.
+    /// Starts the thread, which ends when no more can be asked.
     ///
     /// # Errors
     ///
     /// The kernel has no descriptor or thread left.
     pub(crate) fn start() -> io::Result<Self> {
-        let wake = Wake::new()?;
-        let queue = Mutex::new(Queue::default());
-        let shared = Arc::new(Shared { queue, ready: Condvar::new(), wake });
-        let (sender, answers) = mpsc::channel();
-        let theirs = Arc::clone(&shared);
-        thread::Builder::new().name("programs".to_owned()).spawn(move || work(&theirs, &sender))?;
-        Ok(Self { shared, answers })
+        let wake = Arc::new(Wake::new()?);
+        let (questions, asked) = mpsc::sync_channel(QUEUE_MAX);
+        let (found, answers) = mpsc::channel();
+        let thread = thread::Builder::new().name("programs".to_owned());
+        let theirs = Arc::clone(&wake);
+        thread.spawn(move || work(&asked, &found, &theirs))?;
+        Ok(Self { questions, answers, wake })
     }
 
     /// Asks whose the connection between `ends` is; `tag` is for the answer. Of a program that is not
     /// found there is no answer.
     pub(crate) fn request(&self, tag: u64, ends: Ends) {
-        let mut queue = self.shared.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        if queue.waiting.len() < QUEUE_MAX {
-            queue.waiting.push_back((tag, ends));
-            drop(queue);
-            self.shared.ready.notify_one();
-        }
+        // Nor is there one where too many wait.
+        let _ = self.questions.try_send((tag, ends));
     }
 
     /// The next answer, if one is here.
@@ -93,36 +61,29 @@ impl ProgramLookup {
 
     /// Forgets the wake-ups so far; call before [`poll`](Self::poll).
     pub(crate) fn drain(&self) {
-        self.shared.wake.drain();
+        self.wake.drain();
     }
 }
 
 impl AsFd for ProgramLookup {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.shared.wake.as_fd()
+        self.wake.as_fd()
     }
 }
 
-impl Drop for ProgramLookup {
-    fn drop(&mut self) {
-        self.shared.queue.lock().unwrap_or_else(PoisonError::into_inner).closed = true;
-        self.shared.ready.notify_all();
-    }
-}
-
-fn work(shared: &Shared, answers: &Sender<(u64, Program)>) {
+fn work(questions: &Receiver<(u64, Ends)>, answers: &Sender<(u64, Program)>, wake: &Wake) {
     let (mut owners, mut processes) = (Owners::new(), Processes::new());
-    while let Some(questions) = shared.next() {
-        let sockets: Vec<(u64, u64)> = questions
-            .into_iter()
-            .filter_map(|(tag, ends)| Some((tag, owners.inode(ends)?)))
-            .collect();
+    while let Ok(first) = questions.recv() {
+        // One scan is for all that wait.
+        let waiting = iter::once(first).chain(questions.try_iter()).take(QUEUE_MAX);
+        let sockets: Vec<(u64, u64)> =
+            waiting.filter_map(|(tag, ends)| Some((tag, owners.inode(ends)?))).collect();
         for (tag, program) in processes.find(&sockets) {
             if answers.send((tag, program)).is_err() {
                 return;
             }
         }
-        shared.wake.ring();
+        wake.ring();
     }
 }
 
