@@ -15,7 +15,7 @@ use lasthop_kernel::reactor::{Interest, Readiness};
 use lasthop_kernel::slab::Key;
 use lasthop_kernel::tcp::{self, Socket};
 use lasthop_kernel::turn::Source;
-use lasthop_session::{ConnId, Event, Reach, Refusal, ResetReason, Session, SessionId, Target};
+use lasthop_session::{ConnId, Event, Reach, Refusal, Session, SessionId, Target};
 use lasthop_units::Time;
 
 use super::BaseConfig;
@@ -363,11 +363,7 @@ impl Role for BaseRole {
         }
         let name = core.connections.get(key).and_then(|c| c.name);
         self.refuse_offered(core, key, Refusal::Other(0));
-        if let Some((id, conn)) = name
-            && let Some((session, mut streams)) = core.session(id)
-        {
-            session.reset(&mut streams, conn, ResetReason::Aborted);
-        }
+        core.abort(name);
     }
 
     fn handle_attempt(&mut self, core: &mut CoreOf<Self>, key: Key, n: u32) {

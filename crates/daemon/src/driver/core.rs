@@ -14,7 +14,7 @@ use lasthop_kernel::slab::{Key, Slab};
 use lasthop_kernel::tcp::Socket;
 use lasthop_kernel::turn::{Source, Turn};
 use lasthop_session::station::{Associations, Bridge};
-use lasthop_session::{ConnId, Session};
+use lasthop_session::{ConnId, ResetReason, Session};
 use lasthop_units::{Deadlines, Time};
 
 use crate::hop::{AnyStreams, Hop};
@@ -204,6 +204,15 @@ impl<H: Hop, W> Core<H, W> {
     /// The session of an association, read only.
     pub(crate) fn peek(&self, id: H::Id) -> Option<&Session> {
         self.sessions.get(&id)
+    }
+
+    /// Resets a connection that goes no further here, if it has a name in a session.
+    pub(crate) fn abort(&mut self, name: Option<(H::Id, ConnId)>) {
+        if let Some((id, conn)) = name
+            && let Some((session, mut streams)) = self.session(id)
+        {
+            session.reset(&mut streams, conn, ResetReason::Aborted);
+        }
     }
 
     /// Makes the session of an association if there is none.

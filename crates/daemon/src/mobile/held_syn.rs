@@ -10,7 +10,7 @@ use lasthop_kernel::slab::Key;
 use lasthop_kernel::tcp::{self, Socket};
 use lasthop_kernel::transparent::{Syn, Taken};
 use lasthop_kernel::turn::Source;
-use lasthop_session::{Refusal, ResetReason, Target};
+use lasthop_session::{Refusal, Target};
 use lasthop_units::Time;
 use lasthop_wire::tcp::Seq;
 
@@ -222,11 +222,7 @@ impl MobileRole {
                 holding.drop(&syn);
             }
         }
-        if let Some((id, conn)) = connection.name
-            && let Some((session, mut streams)) = core.session(id)
-        {
-            session.reset(&mut streams, conn, ResetReason::Aborted);
-        }
+        core.abort(connection.name);
     }
 
     /// Aborts the connection if its application has been silent for too long.
@@ -272,11 +268,7 @@ impl MobileRole {
     pub(super) fn refuse_held_syns(&mut self, core: &mut Core) {
         for key in self.held_syns.keys() {
             if held(core, key).is_some_and(|held| held.is_unanswered()) {
-                if let Some((id, conn)) = core.connections.get(key).and_then(|c| c.name)
-                    && let Some((session, mut streams)) = core.session(id)
-                {
-                    session.reset(&mut streams, conn, ResetReason::Aborted);
-                }
+                core.abort(core.connections.get(key).and_then(|c| c.name));
                 self.answer_held_syn(core, key, Err(Refusal::ShuttingDown));
             }
         }

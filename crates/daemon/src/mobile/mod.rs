@@ -36,7 +36,7 @@ use lasthop_kernel::slab::Key;
 use lasthop_kernel::stop::Stop;
 use lasthop_kernel::tcp::{self, Socket};
 use lasthop_kernel::turn::Source;
-use lasthop_session::{ConnId, Event, Reach, Refusal, ResetReason, Session, SessionId, Target};
+use lasthop_session::{ConnId, Event, Reach, Refusal, Session, SessionId, Target};
 use lasthop_units::{Seed, Time};
 
 use self::application::{Action, Application, OpenRequest};
@@ -360,11 +360,7 @@ impl MobileRole {
             let reset = application.is_intercepted();
             application.socket.close(&mut core.reactor, reset);
         }
-        if let Some((id, conn)) = connection.name
-            && let Some((session, mut streams)) = core.session(id)
-        {
-            session.reset(&mut streams, conn, ResetReason::Aborted);
-        }
+        core.abort(connection.name);
     }
 
     /// There is no connection; if only the association was lost, it is requested again.

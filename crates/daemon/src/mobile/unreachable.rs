@@ -6,7 +6,7 @@
 
 use lasthop_hop::Unreachable;
 use lasthop_kernel::slab::Key;
-use lasthop_session::{ConnId, Refusal, ResetReason};
+use lasthop_session::{ConnId, Refusal};
 
 use super::{Core, MobileRole, Waiting};
 use crate::driver::Phase;
@@ -49,7 +49,7 @@ impl MobileRole {
         match &connection.phase {
             Phase::Waiting(_) if asks => {
                 core.unname(key);
-                abort(core, name);
+                core.abort(name);
                 self.answer(core, key, Err(refusal));
                 true
             }
@@ -58,7 +58,7 @@ impl MobileRole {
                 if let Some(connection) = core.connections.get_mut(key) {
                     connection.reset = true;
                 }
-                abort(core, name);
+                core.abort(name);
                 true
             }
             _ => false,
@@ -66,16 +66,6 @@ impl MobileRole {
     }
 }
 
-type Name = Option<(u32, ConnId)>;
-
-fn is_unanswered(core: &Core, name: Name) -> bool {
+fn is_unanswered(core: &Core, name: Option<(u32, ConnId)>) -> bool {
     name.is_some_and(|(id, conn)| core.peek(id).is_some_and(|session| session.is_asking(conn)))
-}
-
-fn abort(core: &mut Core, name: Name) {
-    if let Some((id, conn)) = name
-        && let Some((session, mut streams)) = core.session(id)
-    {
-        session.reset(&mut streams, conn, ResetReason::Aborted);
-    }
 }
