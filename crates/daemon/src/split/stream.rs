@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use lasthop_hop::{RecvState, StreamEvent, StreamId, StreamState};
+use lasthop_hop::{RecvState, StreamError, StreamEvent, StreamId, StreamState};
 use lasthop_kernel::reactor::Readiness;
 use lasthop_kernel::slab::Key;
 use lasthop_kernel::tcp::{self, Moved, Socket};
@@ -381,12 +381,12 @@ impl Stream {
     }
 
     /// Room for payload.
-    pub(super) fn space(&mut self) -> Result<&mut [u8], SpaceError> {
+    pub(super) fn space(&mut self) -> Result<&mut [u8], StreamError> {
         if let Some(code) = self.broken {
-            return Err(SpaceError::Reset(code));
+            return Err(StreamError::Reset(code));
         }
         if self.out.is_ended() {
-            return Err(SpaceError::Finished);
+            return Err(StreamError::Finished);
         }
         self.writer_waits = !self.out.writable();
         Ok(self.out.space())
@@ -416,13 +416,4 @@ impl Stream {
     pub(super) fn socket(&self) -> Option<&Socket> {
         self.socket.as_ref()
     }
-}
-
-/// Why there is no room.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum SpaceError {
-    /// The stream was ended from this side.
-    Finished,
-    /// The stream broke.
-    Reset(u64),
 }

@@ -13,7 +13,7 @@ use super::lost;
 use super::outbound::{KEPT_MIN, WIRE};
 use super::priority::{Division, Flow};
 use super::record::WINDOW_MIN;
-use super::stream::{IN_CAPACITY, SpaceError, Stream};
+use super::stream::{IN_CAPACITY, Stream};
 
 /// How long an acknowledgement may wait for bytes to travel with.
 const ACK_DELAY: Duration = Duration::from_millis(25);
@@ -419,11 +419,7 @@ impl Streams for SplitTcp {
     }
 
     fn send_space(&mut self, id: StreamId) -> Result<&mut [u8], StreamError> {
-        let stream = self.streams.get_mut(&id.0).ok_or(StreamError::Unknown)?;
-        stream.space().map_err(|e| match e {
-            SpaceError::Finished => StreamError::Finished,
-            SpaceError::Reset(code) => StreamError::Reset(code),
-        })
+        self.streams.get_mut(&id.0).ok_or(StreamError::Unknown)?.space()
     }
 
     fn commit(&mut self, id: StreamId, n: usize) {
