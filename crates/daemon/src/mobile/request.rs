@@ -11,51 +11,46 @@ use crate::config::HopAddress;
 
 impl MobileRole {
     pub(super) fn handle(&mut self, core: &mut Core, request: Request) -> Result<Reply, String> {
+        let mut reply = Reply::default();
         match request {
             Request::Handoff { to } => {
                 let i = self.station_called(&to)?;
-                if i == self.here {
-                    // Nothing is to be done, or it is being done.
-                    return Ok(Reply::default());
+                // Else nothing is to be done, or it is being done.
+                if i != self.here {
+                    self.move_to(core, i);
+                    let latest = self.handoffs.as_ref().and_then(|all| all.latest.as_ref());
+                    reply.handoff = latest.map(|handoff| handoff.number);
                 }
-                self.move_to(core, i);
-                let number = self.handoffs.as_ref().and_then(|handoffs| handoffs.latest.as_ref());
-                Ok(Reply { handoff: number.map(|handoff| handoff.number), ..Reply::default() })
             }
             Request::Link(Link::Imminent { to: None, in_ms }) => {
                 self.handle_imminent_loss(core, Duration::from_millis(in_ms));
-                Ok(Reply::default())
             }
-            Request::Link(Link::Complete {}) => {
-                self.notify_hop(core, LinkEvent::Complete);
-                Ok(Reply::default())
-            }
+            Request::Link(Link::Complete {}) => self.notify_hop(core, LinkEvent::Complete),
             Request::Link(Link::Quality { interface, dbm }) => {
-                self.handle_quality(core, interface.as_deref(), dbm)
+                self.handle_quality(core, interface.as_deref(), dbm)?;
             }
             Request::Priority { of, priority } => {
                 self.priorities.set(&of, priority)?;
-                Ok(Reply::default())
             }
             Request::Link(Link::Imminent { to: Some(to), in_ms }) => {
                 let i = self.station_called(&to)?;
                 self.prepare(core, i, Duration::from_millis(in_ms));
-                Ok(Reply::default())
             }
             Request::Link(Link::Down { interface }) => {
                 self.handle_link(core, interface.as_deref(), true);
-                Ok(Reply::default())
             }
             Request::Link(Link::Up { interface }) => {
                 self.handle_link(core, interface.as_deref(), false);
-                Ok(Reply::default())
             }
-            Request::Reload {} => Err("a mobile cannot do this: it is a base that reads its \
-                                       configuration again"
-                .to_owned()),
+            Request::Reload {} => {
+                let why =
+                    "a mobile cannot do this: it is a base that reads its configuration again";
+                return Err(why.to_owned());
+            }
             // Whoever asks for the status does not ask here.
-            Request::Status {} => Ok(Reply::default()),
+            Request::Status {} => {}
         }
+        Ok(reply)
     }
 
     fn station_called(&self, name: &str) -> Result<usize, String> {

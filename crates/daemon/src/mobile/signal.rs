@@ -3,7 +3,6 @@
 use std::io;
 use std::time::Duration;
 
-use lasthop_control::Reply;
 use lasthop_control::link_signals::{Forecast, SignalEvent, SignalSettings};
 use lasthop_kernel::reactor::{Interest, Reactor};
 use lasthop_kernel::turn::Source;
@@ -147,7 +146,7 @@ impl MobileRole {
         core: &mut Core,
         interface: Option<&str>,
         dbm: i16,
-    ) -> Result<Reply, String> {
+    ) -> Result<(), String> {
         let Some(forecast) = &mut self.signal.forecast else {
             return Err("this mobile does not watch its signal: its configuration has no [signal]"
                 .to_owned());
@@ -159,6 +158,6 @@ impl MobileRole {
         }
         forecast.handle_level(core.now, dbm)?;
         self.follow_signal(core);
-        Ok(Reply::default())
+        Ok(())
     }
 }
