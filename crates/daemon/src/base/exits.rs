@@ -85,19 +85,19 @@ impl Exits {
     /// The helper that the configuration names is not there.
     pub(super) fn open(config: &BaseConfig) -> Result<Self, RunError> {
         let sources = config.mobiles.iter().map(|mobile| {
-            (mobile.key, SourceAddresses::new(mobile.addresses.clone(), mobile.networks.clone()))
+            (mobile.key.0, SourceAddresses::new(mobile.address.clone(), mobile.network.clone()))
         });
         let none = Self { worker: None, sources: gather(sources) };
         let addresses: Vec<IpAddr> =
-            config.mobiles.iter().flat_map(|m| m.addresses.iter().copied()).collect();
+            config.mobiles.iter().flat_map(|m| m.address.iter().copied()).collect();
         let networks: Vec<Network> =
-            config.mobiles.iter().flat_map(|m| m.networks.iter().copied()).collect();
+            config.mobiles.iter().flat_map(|m| m.network.iter().copied()).collect();
         let all: Vec<Network> =
             addresses.iter().copied().map(Network::from).chain(networks).collect();
         if all.is_empty() {
             return Ok(none);
         }
-        let path = config.handoff.as_ref().and_then(|handoff| handoff.helper.as_deref());
+        let path = config.handoff.as_ref().and_then(|handoff| handoff.settings.helper.as_deref());
         let ready = |admin: Result<Admin, MigrateError>| {
             let mut admin = admin?;
             admin.guard(&all)?;

@@ -15,9 +15,7 @@ mod surrogate;
 mod targets;
 
 pub use config::allow::{AllowEntry, AllowTable};
-pub use config::handoff::{
-    Fallback, HandoffConfig, HandoffFile, MobileAddresses, MobileEntry, Mode, PeerFile,
-};
+pub use config::handoff::{Fallback, HandoffConfig, HandoffFile, MobileEntry, Mode, PeerFile};
 pub use config::{BaseConfig, BaseFile, LimitsFile, TargetsFile};
 pub use policy::TargetPolicy;
 pub use reload::ConfigSource;
@@ -122,13 +120,13 @@ fn driver(hop: Box<dyn BaseHop>, own: HopContext<'_>) -> Result<Driver<BaseRole>
     let published_ports = PublishedPort::bind_all(&config.publish)
         .map_err(|(addr, source)| RunError::Listen { addr, source })?;
     if let Some(handoff) = &config.handoff {
-        Migration::check(handoff, &config.mobiles)?;
+        Migration::check(&handoff.settings, &config.mobiles)?;
     }
     let (mut exits, targets) = (Exits::open(config)?, Targets::open(config)?);
     let key = keys.as_ref().map(|keys| *keys.public());
     let (hop, handoffs) = match (&config.handoff, keys) {
         (Some(handoff), Some(keys)) => {
-            let (listen, peers) = (&handoff.listen, &handoff.peers);
+            let (listen, peers) = (&handoff.settings.listen(), &handoff.peers);
             let memory_of_peers = memory.peers.clone();
             let files = peers.iter().filter_map(|peer| Some((peer.key, peer.psk.as_deref()?)));
             let psks = keyfile::PresharedKeys::load(files)?;

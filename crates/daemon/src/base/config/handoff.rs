@@ -95,40 +95,17 @@ settings! {
 /// All that a base needs to know of handoffs.
 #[derive(Clone, Debug)]
 pub struct HandoffConfig {
-    /// How connections move.
-    pub mode: Mode,
-    /// Where other bases reach this one.
-    pub listen: Vec<SocketAddr>,
-    /// What becomes of a connection that cannot migrate.
-    pub fallback: Fallback,
-    /// The socket of the privileged helper.
-    pub helper: Option<PathBuf>,
-    /// How packets find the base where the mobile is.
-    pub route: RouteMode,
-    /// The interface for routes and announcements.
-    pub interface: Option<String>,
-    /// The command that moves a route.
-    pub hook: Vec<String>,
+    /// The `[handoff]` table.
+    pub settings: HandoffFile,
     /// The other bases.
     pub peers: Vec<Peer>,
 }
 
-/// The addresses of a mobile.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct MobileAddresses {
-    /// The mobile.
-    pub key: PublicKey,
-    /// From where its connections leave.
-    pub addresses: Vec<IpAddr>,
-    /// From where those of hosts behind it leave.
-    pub networks: Vec<Network>,
-}
-
-impl MobileAddresses {
-    /// One of all these.
+impl MobileEntry {
+    /// One of all its addresses.
     pub(in crate::base) fn any(&self) -> Option<IpAddr> {
-        let network = self.networks.first().map(|network| network.prefix().0);
-        self.addresses.first().copied().or(network)
+        let network = self.network.first().map(|network| network.prefix().0);
+        self.address.first().copied().or(network)
     }
 }
 
@@ -144,7 +121,7 @@ fn contradiction<T>(why: String) -> Result<T, ConfigError> {
 pub(in crate::base) fn configured(
     file: Option<HandoffFile>,
     peers: Vec<PeerFile>,
-    mobiles: &[MobileAddresses],
+    mobiles: &[MobileEntry],
     seal: SealKind,
 ) -> Result<Option<HandoffConfig>, ConfigError> {
     if peers.is_empty() {
@@ -163,36 +140,27 @@ pub(in crate::base) fn configured(
                 .to_owned(),
         );
     }
-    let file = file.unwrap_or_default();
-    let (mode, route) = (file.mode(), file.route());
-    if mode == Mode::Migrate && mobiles.is_empty() {
+    let settings = file.unwrap_or_default();
+    let route = settings.route();
+    if settings.mode() == Mode::Migrate && mobiles.is_empty() {
         return Err(ConfigError::Missing {
             what: "an address that can move",
             how: "say [[mobiles]] with `key` and `address = [\"IP\"]` for each mobile, or \
                   `mode = \"anchor\"`",
         });
     }
-    if matches!(route, RouteMode::Announce | RouteMode::Route) && file.interface.is_none() {
+    if matches!(route, RouteMode::Announce | RouteMode::Route) && settings.interface.is_none() {
         return Err(ConfigError::Missing {
             what: "the wired interface",
             how: "say `interface = \"NAME\"` under [handoff] (see ip link)",
         });
     }
-    if (route == RouteMode::Hook) == file.hook.is_empty() {
+    if (route == RouteMode::Hook) == settings.hook.is_empty() {
         return contradiction(
             "`route = \"hook\"` and `hook = [\"COMMAND\"]` belong together".to_owned(),
         );
     }
-    Ok(Some(HandoffConfig {
-        mode,
-        route,
-        listen: file.listen(),
-        fallback: file.fallback(),
-        helper: file.helper,
-        interface: file.interface,
-        hook: file.hook,
-        peers: self::peers(peers)?,
-    }))
+    Ok(Some(HandoffConfig { settings, peers: self::peers(peers)? }))
 }
 
 fn peers(files: Vec<PeerFile>) -> Result<Vec<Peer>, ConfigError> {
@@ -210,24 +178,23 @@ fn peers(files: Vec<PeerFile>) -> Result<Vec<Peer>, ConfigError> {
     Ok(out)
 }
 
-/// The addresses of mobiles, each of which `allow` must name.
+/// Checks the addresses of mobiles, each of which `allow` must name.
 ///
 /// # Errors
 ///
 /// A mobile or an address stands there twice, or the mobile is not served.
-pub(in crate::base) fn mobiles(
-    files: Vec<MobileEntry>,
+pub(in crate::base) fn check_mobiles(
+    mobiles: &[MobileEntry],
     allow: &[PublicKey],
-) -> Result<Vec<MobileAddresses>, ConfigError> {
-    let mut out: Vec<MobileAddresses> = Vec::new();
-    for MobileEntry { key: KeyText(key), address, network } in files {
-        if !allow.contains(&key) {
+) -> Result<(), ConfigError> {
+    for (n, MobileEntry { key: KeyText(key), address, .. }) in mobiles.iter().enumerate() {
+        if !allow.contains(key) {
             return contradiction(format!("`mobiles`: the mobile {key} is not in `allow`"));
         }
-        if out.iter().any(|other| other.key == key) {
+        if mobiles[..n].iter().any(|other| other.key.0 == *key) {
             return contradiction(format!("`mobiles`: {key} stands there twice"));
         }
-        let taken = |ip: &IpAddr| out.iter().any(|other| other.addresses.contains(ip));
+        let taken = |ip: &IpAddr| mobiles[..n].iter().any(|other| other.address.contains(ip));
         if let Some(ip) = address.iter().find(|ip| taken(ip)) {
             return contradiction(format!("`mobiles`: {ip} is another mobile's already"));
         }
@@ -236,9 +203,8 @@ pub(in crate::base) fn mobiles(
                 return contradiction(format!("`mobiles`: {key} has two addresses of one family"));
             }
         }
-        out.push(MobileAddresses { key, addresses: address, networks: network });
     }
-    Ok(out)
+    Ok(())
 }
 
 #[cfg(test)]
@@ -265,8 +231,9 @@ mod tests {
         assert!(read("").unwrap().handoff.is_none());
         let text = peer(2, "name = \"b2\"\naddress = \"192.0.2.2:4434\"");
         let handoff = read(&text).unwrap().handoff.unwrap();
-        assert_eq!((handoff.mode, handoff.fallback), (Mode::Anchor, Fallback::Anchor));
-        assert_eq!(handoff.listen, [LISTEN]);
+        let settings = &handoff.settings;
+        assert_eq!((settings.mode(), settings.fallback()), (Mode::Anchor, Fallback::Anchor));
+        assert_eq!(settings.listen(), [LISTEN]);
         let peer = &handoff.peers[0];
         assert_eq!(peer.psk, None);
         assert_eq!((peer.name.as_str(), peer.via.to_string()), ("b2", "192.0.2.2".to_owned()));

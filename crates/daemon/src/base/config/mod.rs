@@ -18,7 +18,7 @@ use lasthop_units::{Bytes, Span};
 use serde::{Deserialize, Deserializer, de};
 
 use self::allow::AllowEntry;
-use self::handoff::{HandoffConfig, HandoffFile, MobileAddresses, MobileEntry, PeerFile};
+use self::handoff::{HandoffConfig, HandoffFile, MobileEntry, PeerFile};
 use crate::base::policy::TargetPolicy;
 use crate::config::{
     self, CarrierKind, ConfigError, HopAddress, HopKind, MobileTcpFile, SealKind, SrpFile,
@@ -180,7 +180,7 @@ pub struct BaseConfig {
     /// How connections move to other bases; `None` where there is no other.
     pub handoff: Option<HandoffConfig>,
     /// From where the connections of mobiles leave; others leave from the base's own address.
-    pub mobiles: Vec<MobileAddresses>,
+    pub mobiles: Vec<MobileEntry>,
 }
 
 impl BaseConfig {
@@ -238,8 +238,8 @@ impl TryFrom<BaseFile> for BaseConfig {
             }
         };
         let publish = publish::published(file.publish, &allow)?;
-        let mobiles = handoff::mobiles(file.mobiles, &allow)?;
-        let handoff = handoff::configured(file.handoff, file.peers, &mobiles, seal)?;
+        handoff::check_mobiles(&file.mobiles, &allow)?;
+        let handoff = handoff::configured(file.handoff, file.peers, &file.mobiles, seal)?;
         let connect_timeout = file.targets.connect_timeout().0;
         Ok(Self {
             place,
@@ -255,7 +255,7 @@ impl TryFrom<BaseFile> for BaseConfig {
             mobile_tcp: file.mobile_tcp,
             publish,
             handoff,
-            mobiles,
+            mobiles: file.mobiles,
             connect_timeout,
             limits: file.limits,
         })

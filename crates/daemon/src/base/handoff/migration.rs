@@ -12,7 +12,7 @@ use lasthop_migrate::{self as migrate, Admin, Dumped, Failed, Flow, Image, Migra
 use lasthop_session::{ConnId, SessionId};
 use lasthop_units::{Duration, Time, gather};
 
-use super::{Fallback, HandoffConfig, MobileAddresses, Mode};
+use super::{Fallback, HandoffFile, MobileEntry, Mode};
 use crate::base::exits::{Done, Helper};
 use crate::error::RunError;
 use crate::relay::{Paused, Relay};
@@ -57,9 +57,9 @@ fn decode(image: &[u8], own: &[IpAddr]) -> Result<Image, String> {
 }
 
 /// Whether packets for the mobiles' addresses can follow them here.
-fn can_follow(config: &HandoffConfig, mobiles: &[MobileAddresses]) -> Result<(), MigrateError> {
-    let addresses = mobiles.iter().flat_map(|mobile| mobile.addresses.iter().copied());
-    Routing::check(config.route, config.interface.as_deref(), addresses)
+fn can_follow(settings: &HandoffFile, mobiles: &[MobileEntry]) -> Result<(), MigrateError> {
+    let addresses = mobiles.iter().flat_map(|mobile| mobile.address.iter().copied());
+    Routing::check(settings.route(), settings.interface.as_deref(), addresses)
 }
 
 impl Migration {
@@ -70,13 +70,13 @@ impl Migration {
     ///
     /// Packets for a mobile's address cannot come here, and what to change.
     pub(in crate::base) fn check(
-        config: &HandoffConfig,
-        mobiles: &[MobileAddresses],
+        settings: &HandoffFile,
+        mobiles: &[MobileEntry],
     ) -> Result<(), RunError> {
-        if config.mode != Mode::Migrate || config.fallback != Fallback::Reset {
+        if settings.mode() != Mode::Migrate || settings.fallback() != Fallback::Reset {
             return Ok(());
         }
-        can_follow(config, mobiles).map_err(|e| {
+        can_follow(settings, mobiles).map_err(|e| {
             RunError::Misfit(format!(
                 "connections cannot migrate, and `fallback = \"reset\"` leaves nothing else: {e}"
             ))
@@ -85,14 +85,14 @@ impl Migration {
 
     /// `None` if nothing is to migrate, or nothing can: then that is logged, with what still works.
     pub(super) fn start(
-        config: &HandoffConfig,
-        mobiles: &[MobileAddresses],
+        settings: &HandoffFile,
+        mobiles: &[MobileEntry],
         helper: Option<&Helper>,
     ) -> Option<Self> {
-        if config.mode != Mode::Migrate {
+        if settings.mode() != Mode::Migrate {
             return None;
         }
-        if let Err(error) = can_follow(config, mobiles) {
+        if let Err(error) = can_follow(settings, mobiles) {
             tracing::warn!(
                 %error,
                 "connections cannot migrate: they leave from this base's own address"
@@ -100,16 +100,17 @@ impl Migration {
             return None;
         }
         let helper = helper?.clone();
-        let address = mobiles.iter().find_map(MobileAddresses::any)?;
+        let address = mobiles.iter().find_map(MobileEntry::any)?;
         if let Err(error) = helper.wait_for(move |admin| migrate::probe(admin, address)) {
             tracing::warn!(%error, "connections cannot migrate: falling back to anchor");
             return None;
         }
-        let routing = Routing::new(config.route, config.interface.clone(), config.hook.clone());
+        let routing =
+            Routing::new(settings.route(), settings.interface.clone(), settings.hook.clone());
         let routing = routing
             .inspect_err(|error| tracing::warn!(%error, "connections cannot migrate"))
             .ok()?;
-        let addresses = gather(mobiles.iter().map(|m| (m.key, m.addresses.clone())));
+        let addresses = gather(mobiles.iter().map(|m| (m.key.0, m.address.clone())));
         Some(Self {
             helper,
             routing,

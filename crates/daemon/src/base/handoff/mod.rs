@@ -21,7 +21,7 @@ use lasthop_units::{Bytes, Time};
 pub(super) use self::migration::Migration;
 use self::wires::{BaseWires, HandoffContext};
 use super::exits::Helper;
-use super::{BaseConfig, Fallback, HandoffConfig, MobileAddresses, Mode, Surrogate};
+use super::{BaseConfig, Fallback, HandoffConfig, HandoffFile, MobileEntry, Mode, Surrogate};
 use crate::backhaul::{BaseAssociationId, Peer, Purpose, WithPeers};
 use crate::driver;
 use crate::hop::HopEvent;
@@ -68,7 +68,7 @@ impl Handoffs {
         let config_of_base = handoff::Config::base().over_streams();
         let memory_max = config_of_base.memory_max.min(memory);
         let patience = handoff::Config { memory_max, ..config_of_base };
-        let migration = Migration::start(&config, &base.mobiles, helper);
+        let migration = Migration::start(&config.settings, &base.mobiles, helper);
         Self {
             station: Station::new(patience, own, authority),
             means: HandoffContext { config, migration },
@@ -82,8 +82,10 @@ impl Handoffs {
 
     /// Whether nothing has packets for a mobile's address come here, although something was to.
     pub(super) fn is_unrouted(&self) -> bool {
-        let HandoffConfig { mode, route, .. } = self.means.config;
-        mode == Mode::Migrate && route != RouteMode::None && self.means.migration.is_none()
+        let settings = &self.means.config.settings;
+        settings.mode() == Mode::Migrate
+            && settings.route() != RouteMode::None
+            && self.means.migration.is_none()
     }
 
     /// Opens associations to every other base.

@@ -68,8 +68,8 @@ impl BaseWires<'_> {
                 Err(failed) => failed,
             };
             // What is over only has something left to read.
-            let stays =
-                matches!(error, MigrateError::Over) && means.config.fallback == Fallback::Anchor;
+            let stays = matches!(error, MigrateError::Over)
+                && means.config.settings.fallback() == Fallback::Anchor;
             if helped {
                 tracing::warn!(connection = conn.0, target, %error, "connection cannot migrate");
             }
@@ -150,9 +150,10 @@ impl Wires<PublicKey> for BaseWires<'_> {
             return None;
         }
         let HandoffContext { config, migration } = &*self.means;
-        let migrates = config.mode == Mode::Migrate
+        let (mode, fallback) = (config.settings.mode(), config.settings.fallback());
+        let migrates = mode == Mode::Migrate
             && migration.as_ref().is_some_and(|m| m.moves(mobile, &relay.socket.fd));
-        Some(match (migrates, config.mode, config.fallback) {
+        Some(match (migrates, mode, fallback) {
             (true, ..) => Fate::Leaves,
             (false, Mode::Migrate, Fallback::Reset) => Fate::Lost,
             _ => Fate::Stays,
