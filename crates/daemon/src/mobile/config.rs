@@ -15,7 +15,7 @@ use lasthop_kernel::tcp::Congestion;
 use lasthop_kernel::transparent::TransparentConfig;
 use lasthop_session::Opening;
 use lasthop_units::Span;
-use serde::{Deserialize, Deserializer, de};
+use serde::{Deserialize, Deserializer};
 
 use crate::config::{
     self, CarrierKind, ConfigError, HopAddress, HopKind, KeyText, MobileTcpFile, SealKind, SrpFile,
@@ -67,77 +67,57 @@ impl FromStr for BaseAddress {
     }
 }
 
-/// Where a base is, as it is written: `HOST:PORT`, `ether:INTERFACE` or `ether:INTERFACE/ADDRESS`.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum BaseText {
-    /// By an Internet address.
-    Internet(BaseAddress),
-    /// On an Ethernet link.
-    Ether {
-        /// The mobile's own interface there.
-        interface: String,
-        /// The base's interface; `None`: whoever answers as the base.
-        mac: Option<Mac>,
-    },
-}
-
-impl FromStr for BaseText {
+/// As it is written: `HOST:PORT`, `ether:INTERFACE` or `ether:INTERFACE/ADDRESS`.
+impl FromStr for HopAddress<BaseAddress> {
     type Err = String;
 
     fn from_str(s: &str) -> Result<Self, String> {
         let Some(link) = s.strip_prefix("ether:") else {
             return s.parse().map(Self::Internet);
         };
-        let (interface, mac) = match link.split_once('/') {
+        let (interface, peer) = match link.split_once('/') {
             Some((interface, mac)) => (interface, Some(mac.parse::<Mac>()?)),
             None => (link, None),
         };
         if interface.is_empty() {
             return Err(format!("`{s}` is not ether:INTERFACE or ether:INTERFACE/ADDRESS"));
         }
-        if mac.is_some_and(|mac| mac.is_group()) {
+        if peer.is_some_and(|mac| mac.is_group()) {
             return Err(format!(
                 "`{s}`: a base's address is one interface's; leave it out to find it"
             ));
         }
-        Ok(Self::Ether { interface: interface.to_owned(), mac })
+        Ok(Self::Ethernet { interface: interface.to_owned(), peer })
     }
 }
 
-impl From<BaseAddress> for BaseText {
-    fn from(address: BaseAddress) -> Self {
-        Self::Internet(address)
-    }
-}
-
-impl<'de> Deserialize<'de> for BaseText {
+impl<'de> Deserialize<'de> for HopAddress<BaseAddress> {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
-        String::deserialize(d)?.parse().map_err(de::Error::custom)
+        config::from_text(d)
     }
 }
 
 /// One place out of all settings for it.
 fn place(
-    base: Option<BaseText>,
+    base: Option<HopAddress<BaseAddress>>,
     carrier: Option<CarrierKind>,
     interface: Option<String>,
 ) -> Result<HopAddress<BaseAddress>, ConfigError> {
     match (base, carrier, interface) {
-        (Some(BaseText::Internet(_)), Some(CarrierKind::Ethernet), _) => {
+        (Some(HopAddress::Internet(_)), Some(CarrierKind::Ethernet), _) => {
             let why = "`base = \"HOST:PORT\"` has no meaning with carrier = \"ethernet\": say \
                        ether:INTERFACE, or `interface` alone";
             Err(config::contradiction(why))
         }
-        (Some(BaseText::Ether { .. }), Some(CarrierKind::Udp), _) => Err(config::contradiction(
-            "`base = \"ether:...\"` has no meaning with carrier = \"udp\"",
-        )),
-        (Some(BaseText::Ether { interface, .. }), _, Some(other)) if interface != other => {
+        (Some(HopAddress::Ethernet { .. }), Some(CarrierKind::Udp), _) => {
+            let why = "`base = \"ether:...\"` has no meaning with carrier = \"udp\"";
+            Err(config::contradiction(why))
+        }
+        (Some(HopAddress::Ethernet { interface, .. }), _, Some(other)) if interface != other => {
             let why = format!("`interface` is {other}, but `base` is at {interface}");
             Err(ConfigError::Contradiction(why))
         }
-        (Some(BaseText::Ether { interface, mac }), _, _) => {
-            Ok(HopAddress::Ethernet { interface, peer: mac })
-        }
+        (Some(place @ HopAddress::Ethernet { .. }), _, _) => Ok(place),
         (None, Some(CarrierKind::Ethernet), Some(interface)) => {
             Ok(HopAddress::Ethernet { interface, peer: None })
         }
@@ -148,7 +128,7 @@ fn place(
         (_, _, Some(_)) => {
             Err(config::contradiction("`interface` is of carrier = \"ethernet\" only"))
         }
-        (Some(BaseText::Internet(address)), _, None) => Ok(HopAddress::Internet(address)),
+        (Some(place @ HopAddress::Internet(_)), _, None) => Ok(place),
         (None, _, None) => Err(ConfigError::Missing {
             what: "the base's address",
             how: "say `base = \"HOST:PORT\"` or --base",
@@ -158,7 +138,7 @@ fn place(
 
 /// The one base of a mobile that does not move between bases.
 fn single(
-    base: Option<BaseText>,
+    base: Option<HopAddress<BaseAddress>>,
     (key, psk): (Option<KeyText>, Option<PathBuf>),
     carrier: Option<CarrierKind>,
     interface: Option<String>,
@@ -187,7 +167,7 @@ fn several(
         return Err(wrong(why.to_owned()));
     }
     let mut bases: Vec<Candidate> = Vec::new();
-    for CandidateFile { name, address, key, psk, interface } in files {
+    for CandidateFile { name, address: place, key, psk, interface } in files {
         let wrong = |why: &str| wrong(format!("{name}: {why}"));
         let key = key.map(|key| key.0);
         if name.is_empty() {
@@ -202,10 +182,6 @@ fn several(
         if bases.iter().any(|other| other.key == key) {
             return Err(wrong("`key` is another base's too: each has its own"));
         }
-        let place = match address {
-            BaseText::Internet(address) => HopAddress::Internet(address),
-            BaseText::Ether { interface, mac } => HopAddress::Ethernet { interface, peer: mac },
-        };
         let kind = match place {
             HopAddress::Internet(_) => CarrierKind::Udp,
             HopAddress::Ethernet { .. } => CarrierKind::Ethernet,
@@ -257,7 +233,7 @@ role_settings! {
         /// the first answer comes from that proves itself (with `seal = "none"`, the first answer). It
         /// is looked for again when it falls silent.
         #[flag(long = "base", value_name = "HOST:PORT")]
-        pub base: Option<BaseText>,
+        pub base: Option<HopAddress<BaseAddress>>,
         /// The base's public key.
         #[flag(long = "base-key", value_name = "PUBLIC KEY")]
         pub base_key: Option<KeyText>,
@@ -328,7 +304,7 @@ settings! {
         /// What commands and reports call it.
         pub name: String,
         /// Where it is, as `base`.
-        pub address: BaseText,
+        pub address: HopAddress<BaseAddress>,
         /// Its public key.
         pub key: Option<KeyText>,
         /// The file with the [pre-shared key](#pre-shared-keys) with it.

@@ -17,8 +17,8 @@ mod signal;
 mod unreachable;
 
 pub use config::{
-    BaseAddress, BaseText, Candidate, CandidateFile, Connect, HandoffFile, LimitsFile,
-    MobileConfig, MobileFile,
+    BaseAddress, Candidate, CandidateFile, Connect, HandoffFile, LimitsFile, MobileConfig,
+    MobileFile,
 };
 
 use std::io;

@@ -11,7 +11,7 @@ use lasthop_control::{self as control, Report};
 use lasthop_daemon::base::{Base, BaseConfig, BaseFile, LimitsFile};
 use lasthop_daemon::config::{HopAddress, HopKind, KeyText, SealKind};
 use lasthop_daemon::keyfile::{self, Existing};
-use lasthop_daemon::mobile::{BaseAddress, BaseText, Connect, Mobile, MobileConfig, MobileFile};
+use lasthop_daemon::mobile::{BaseAddress, Connect, Mobile, MobileConfig, MobileFile};
 use lasthop_daemon::publish::{PublishFile, Server};
 use lasthop_kernel::stop::Stop;
 
@@ -174,7 +174,7 @@ impl Pair {
         let (base, running_base) = start_base(base_config.clone());
         base_config.place = HopAddress::Internet(vec![base]);
         let file = MobileFile {
-            base: Some(BaseText::Internet(BaseAddress {
+            base: Some(HopAddress::Internet(BaseAddress {
                 host: base.ip().to_string(),
                 port: base.port(),
             })),
