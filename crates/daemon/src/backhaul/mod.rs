@@ -213,8 +213,7 @@ impl WithPeers {
             .with_fast_aes(turn.now, cpu::fast_aes())
             .with_wall_clock(turn.now, clock::wall_nanos());
         let own = Introduction { caller: Caller::Base, own: *peers.keys.public() };
-        let link =
-            Link::new("srp", machine, Box::new(udp), Some(peer.key), route).with_introduction(own);
+        let link = Link::new("srp", machine, Box::new(udp), Some(peer.key), route, Some(own));
         let part = peers.links.add(Box::new(link));
         peers.keys_of.insert(part, peer.key);
         let started = peers.links.with(turn, part, |hop, turn| hop.start(turn));

@@ -71,13 +71,15 @@ where
     MobileEnd<K>: Send,
 {
     /// Runs `machine`, whose base is nowhere yet, over `carrier`, as the hop called `name`. Without a `base` it is where
-    /// [`MobileHop::set_base`] sets; on a carrier that reaches everyone it is found.
+    /// [`MobileHop::set_base`] sets; on a carrier that reaches everyone it is found. By `introduction` the base knows
+    /// us, for people.
     pub(crate) fn new(
         name: &'static str,
         machine: MobileEnd<K>,
         carrier: Box<dyn Carrier>,
         base_key: Option<PublicKey>,
         base: Option<Route>,
+        introduction: Option<Introduction>,
     ) -> Self {
         let base = match (base, carrier.everyone()) {
             (None, Some(_)) => Whereabouts::Found(None),
@@ -99,15 +101,10 @@ where
             now: Time::ZERO,
             since: Time::ZERO,
             report_at: Time::NEVER,
-            introduction: None,
+            introduction,
             strange: 0,
             unopened: 0,
         }
-    }
-
-    /// By what the base knows us, for people.
-    pub(crate) fn with_introduction(self, introduction: Introduction) -> Self {
-        Self { introduction: Some(introduction), ..self }
     }
 
     /// Why the base is not reached.

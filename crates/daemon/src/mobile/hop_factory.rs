@@ -9,14 +9,13 @@ use lasthop_hop::{BareLink, BareMobile, MobileEnd, MobileLink, NumberedLink};
 use lasthop_kernel::clock;
 use lasthop_kernel::cpu;
 use lasthop_kernel::mac::Mac;
-use lasthop_kernel::tcp::Congestion;
 use lasthop_units::{Seed, Time};
 
 use super::config::{Candidate, MobileConfig};
 use crate::carrier::ether::{Ether, Framing};
 use crate::carrier::udp::Udp;
 use crate::carrier::{Carrier, Route};
-use crate::config::{HopAddress, HopKind, MobileTcpFile, SealKind, SrpFile};
+use crate::config::{HopAddress, HopKind, SealKind};
 use crate::datagram::DatagramMobile;
 use crate::datagram::settings::{self, Passage};
 use crate::error::RunError;
@@ -27,45 +26,25 @@ use crate::split::{Seal, SplitMobile};
 
 /// What every hop of one mobile is made from.
 pub(super) struct HopFactory {
-    hop: HopKind,
+    config: MobileConfig,
     keys: Keypair,
     /// What the mobile shares with the bases that have these keys.
     psks: PresharedKeys,
-    seal: SealKind,
     seed: Seed,
     made: u64,
     /// The wall clock at `Time::ZERO`.
     wall: u64,
-    srp: SrpFile,
-    mobile_tcp: MobileTcpFile,
-    congestion: Option<Congestion>,
-    /// Marks sockets that must not be intercepted.
-    mark: Option<u32>,
-    streams: usize,
 }
 
 impl HopFactory {
     /// The hops that a mobile with these keys is configured for.
     pub(super) fn new(
-        config: &MobileConfig,
+        config: MobileConfig,
         keys: Keypair,
         psks: PresharedKeys,
         seed: Seed,
     ) -> Self {
-        Self {
-            hop: config.hop,
-            keys,
-            psks,
-            seal: config.seal,
-            seed,
-            made: 0,
-            wall: clock::wall_nanos(),
-            srp: config.srp,
-            mobile_tcp: config.mobile_tcp,
-            congestion: config.congestion.clone(),
-            mark: config.transparent.as_ref().map(|transparent| transparent.numbers.mark),
-            streams: config.connections,
-        }
+        Self { config, keys, psks, seed, made: 0, wall: clock::wall_nanos() }
     }
 
     /// Makes a hop to a base.
@@ -78,15 +57,18 @@ impl HopFactory {
         base: &Candidate,
         now: Time,
     ) -> Result<Box<dyn MobileHop>, RunError> {
-        if self.hop == HopKind::SplitTcp {
+        if self.config.hop == HopKind::SplitTcp {
             let (seal, seed) = (self.seal(base), self.next_seed());
-            let hop = SplitMobile::new(seal, self.congestion.clone(), self.streams, seed);
-            return Ok(Box::new(hop.with_psk(self.psk(base)).with_mark(self.mark)));
+            let MobileConfig { congestion, connections, transparent, .. } = &self.config;
+            let hop = SplitMobile::new(seal, congestion.clone(), *connections, seed);
+            // What is marked is not intercepted.
+            let mark = transparent.as_ref().map(|transparent| transparent.numbers.mark);
+            return Ok(Box::new(hop.with_psk(self.psk(base)).with_mark(mark)));
         }
         match &base.place {
             HopAddress::Ethernet { interface, peer } => {
-                let carrier = ether(interface, *peer, settings::framing(self.hop, self.seal))?;
-                self.over(base, carrier, now)
+                let framing = settings::framing(self.config.hop, self.config.seal);
+                self.over(base, ether(interface, *peer, framing)?, now)
             }
             HopAddress::Internet(address) => self.over(base, udp(&address.host), now),
         }
@@ -98,7 +80,7 @@ impl HopFactory {
         carrier: BaseCarrier,
         now: Time,
     ) -> Result<Box<dyn MobileHop>, RunError> {
-        Ok(match (self.hop, self.seal, &base.key) {
+        Ok(match (self.config.hop, self.config.seal, &base.key) {
             (HopKind::MobileTcp, SealKind::Noise, Some(key)) => {
                 Box::new(self.mobile_tcp(base, key, carrier, now)?)
             }
@@ -112,7 +94,7 @@ impl HopFactory {
     }
 
     fn seal(&self, base: &Candidate) -> Seal {
-        match (self.seal, base.key) {
+        match (self.config.seal, base.key) {
             (SealKind::Noise, Some(key)) => Seal::Noise(self.keys.clone(), key),
             _ => Seal::Off(*self.keys.public()),
         }
@@ -123,21 +105,21 @@ impl HopFactory {
         base.key.map(|key| self.psks.with(&key)).unwrap_or_default()
     }
 
-    /// By what the base knows us, where it has to.
-    fn introduction(&self) -> Option<Introduction> {
-        let own = *self.keys.public();
-        (self.seal == SealKind::Noise).then_some(Introduction { caller: Caller::Mobile, own })
-    }
-
-    fn introduce<K>(&self, hop: DatagramMobile<K>) -> DatagramMobile<K>
+    /// The hop called `name`, which runs `machine` over `carrier`.
+    fn assemble<K>(
+        &self,
+        name: &'static str,
+        machine: MobileEnd<K>,
+        BaseCarrier { carrier, peer, .. }: BaseCarrier,
+        base: &Candidate,
+    ) -> DatagramMobile<K>
     where
         K: MobileLink<Address = Route> + 'static,
         MobileEnd<K>: Send,
     {
-        match self.introduction() {
-            Some(introduction) => hop.with_introduction(introduction),
-            None => hop,
-        }
+        let own = Introduction { caller: Caller::Mobile, own: *self.keys.public() };
+        let own = (self.config.seal == SealKind::Noise).then_some(own);
+        DatagramMobile::new(name, machine, carrier, base.key, peer, own)
     }
 
     /// No two hops draw the same numbers.
@@ -152,7 +134,7 @@ impl HopFactory {
         carrier: BaseCarrier,
         now: Time,
     ) -> DatagramMobile<NumberedLink<Route, Srp>> {
-        let settings = settings::srp(&self.srp, carrier.passage, self.streams);
+        let settings = settings::srp(&self.config.srp, carrier.passage, self.config.connections);
         let seed = self.next_seed();
         let machine = match self.seal(base) {
             Seal::Noise(keys, key) => {
@@ -164,7 +146,7 @@ impl HopFactory {
             }
         };
         let machine = machine.with_fast_aes(now, cpu::fast_aes()).with_wall_clock(now, self.wall);
-        self.introduce(carrier.into_hop("srp", machine, base))
+        self.assemble("srp", machine, carrier, base)
     }
 
     fn mobile_tcp(
@@ -174,14 +156,15 @@ impl HopFactory {
         carrier: BaseCarrier,
         now: Time,
     ) -> Result<DatagramMobile<NumberedLink<Route, MobileTcp>>, RunError> {
-        let (passage, seed) = (carrier.passage, self.next_seed());
+        let seed = self.next_seed();
+        let MobileConfig { mobile_tcp, connections, .. } = &self.config;
         let settings =
-            settings::mobile_tcp(&self.mobile_tcp, passage, settings::SEALED, self.streams)?;
+            settings::mobile_tcp(mobile_tcp, carrier.passage, settings::SEALED, *connections)?;
         let keys = self.keys.clone();
         let machine = lasthop_hop::Mobile::new(settings, keys, *key, Route::Nowhere, seed, now)
             .with_psk(now, self.psk(base));
         let machine = machine.with_fast_aes(now, cpu::fast_aes()).with_wall_clock(now, self.wall);
-        Ok(self.introduce(carrier.into_hop("mobile-tcp", machine, base)))
+        Ok(self.assemble("mobile-tcp", machine, carrier, base))
     }
 
     fn bare(
@@ -191,9 +174,10 @@ impl HopFactory {
         now: Time,
     ) -> Result<DatagramMobile<BareLink<Route>>, RunError> {
         let seed = self.next_seed();
-        let settings = settings::mobile_tcp(&self.mobile_tcp, carrier.passage, 0, self.streams)?;
+        let MobileConfig { mobile_tcp, connections, .. } = &self.config;
+        let settings = settings::mobile_tcp(mobile_tcp, carrier.passage, 0, *connections)?;
         let machine = BareMobile::new(settings, Route::Nowhere, seed, now);
-        Ok(carrier.into_hop("mobile-tcp", machine, base))
+        Ok(self.assemble("mobile-tcp", machine, carrier, base))
     }
 }
 
@@ -203,21 +187,6 @@ struct BaseCarrier {
     passage: Passage,
     /// Where the base is, if the carrier finds it by itself.
     peer: Option<Route>,
-}
-
-impl BaseCarrier {
-    fn into_hop<K>(
-        self,
-        name: &'static str,
-        machine: MobileEnd<K>,
-        base: &Candidate,
-    ) -> DatagramMobile<K>
-    where
-        K: MobileLink<Address = Route> + 'static,
-        MobileEnd<K>: Send,
-    {
-        DatagramMobile::new(name, machine, self.carrier, base.key, self.peer)
-    }
 }
 
 fn udp(host: &str) -> BaseCarrier {

@@ -113,7 +113,7 @@ impl Mobile {
         let base = config.bases.first().ok_or_else(|| RunError::Misfit("no base".to_owned()))?;
         let files = config.bases.iter().filter_map(|base| Some((base.key?, base.psk.as_deref()?)));
         let psks = keyfile::PresharedKeys::load(files)?;
-        let mut factory = HopFactory::new(&config, keys.clone(), psks, seed);
+        let mut factory = HopFactory::new(config.clone(), keys.clone(), psks, seed);
         let hop = factory.make(base, Time::ZERO)?;
         // Whoever finds the proxy served finds the control socket served.
         let control = control::open(config.control.as_deref(), "mobile")?;
