@@ -29,6 +29,14 @@ impl Side {
         }
     }
 
+    /// The source and the destination of what a connection's host on this side sends.
+    pub const fn ends(self, connection: &Connection) -> (SocketAddr, SocketAddr) {
+        match self {
+            Self::Fixed => (connection.fixed, connection.mobile),
+            Self::Mobile => (connection.mobile, connection.fixed),
+        }
+    }
+
     /// The side where the hop is, seen from this end of it.
     pub const fn of_hop(end: HopEnd) -> Self {
         match end {
@@ -147,10 +155,7 @@ impl<P> Queue<P> {
 
     /// A segment of the agent's own. It gets the connection's ports, and has no payload.
     pub fn segment(&mut self, towards: Side, connection: Connection, segment: Segment) {
-        let (src, dst) = match towards {
-            Side::Fixed => (connection.mobile, connection.fixed),
-            Side::Mobile => (connection.fixed, connection.mobile),
-        };
+        let (src, dst) = towards.other().ends(&connection);
         let segment = Segment { src_port: src.port(), dst_port: dst.port(), len: 0, ..segment };
         self.0.push_back(Output::Segment { towards, connection, segment });
     }

@@ -70,10 +70,7 @@ impl Headers {
         let shapes = *self.seen.peek(connection)?;
         let shape = shapes[towards as usize]
             .or_else(|| shapes[towards.other() as usize].map(Shape::answered))?;
-        let (src, dst) = match towards {
-            Side::Fixed => (connection.mobile, connection.fixed),
-            Side::Mobile => (connection.fixed, connection.mobile),
-        };
+        let (src, dst) = towards.other().ends(connection);
         let between = Addresses::new(src.ip(), dst.ip()).ok()?;
         let segment = Segment { src_port: src.port(), dst_port: dst.port(), len: 0, ..*segment };
         let mut buffer = pool.take();

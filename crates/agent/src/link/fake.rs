@@ -47,10 +47,7 @@ impl Fake {
 
     /// A segment of `connection` that comes from `from`.
     pub(crate) const fn segment(connection: &Connection, from: Side, segment: Segment) -> Self {
-        let (src, dst) = match from {
-            Side::Fixed => (connection.fixed, connection.mobile),
-            Side::Mobile => (connection.mobile, connection.fixed),
-        };
+        let (src, dst) = from.ends(connection);
         let segment = Segment { src_port: src.port(), dst_port: dst.port(), ..segment };
         Self { tcp: Some(Tcp { src, dst, segment }), ..Self::hidden(segment.seq.0) }
     }

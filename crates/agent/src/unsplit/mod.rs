@@ -272,10 +272,7 @@ impl<P: Packet> Unsplit<P> {
             self.stats.unknown += 1;
             return self.refuse(now, header.cid);
         };
-        let (src, dst) = match self.hop {
-            Side::Mobile => (connection.mobile, connection.fixed),
-            Side::Fixed => (connection.fixed, connection.mobile),
-        };
+        let (src, dst) = self.hop.ends(&connection);
         packet.expand(src, dst);
         // One that is not of this connection has a CID that this half once gave to another.
         let Some(tcp) = packet.tcp() else {

@@ -186,7 +186,8 @@ impl<H: Hop, W> Core<H, W> {
         self.timers.insert((at, timer));
     }
 
-    /// Goes on accepting at listener `n` when that may be, after a [share](lasthop_kernel::accept::share) that ended with `last`.
+    /// Goes on accepting at listener `n` when that may be, after a [share](lasthop_kernel::accept::share) that
+    /// ended with `last`.
     pub(crate) fn accept_again(&mut self, n: usize, last: Accepted<()>) {
         if let Some(at) = self.pauses.next(self.now, last) {
             self.arm(at, Timer::Accept(n));

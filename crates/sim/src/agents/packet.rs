@@ -71,10 +71,7 @@ pub(super) fn segment_packet(
     connection: Connection,
     segment: Segment,
 ) -> Option<Packet> {
-    let (src, dst) = match towards {
-        Side::Fixed => (connection.mobile, connection.fixed),
-        Side::Mobile => (connection.fixed, connection.mobile),
-    };
+    let (src, dst) = towards.other().ends(&connection);
     let (SocketAddr::V4(src), SocketAddr::V4(dst)) = (src, dst) else { return None };
     let segment = Segment { src_port: src.port(), dst_port: dst.port(), len: 0, ..segment };
     Some(ctx.packet(*src.ip(), *dst.ip(), Body::Tcp(segment)))
