@@ -21,7 +21,7 @@ use rustix::net::{
 
 use super::error::MigrateError;
 use super::message::{self, Answer, FDS_MAX, FLOWS_MAX, MESSAGE_MAX, Request, SocketRequest};
-use super::{Flow, Route};
+use super::{Flow, Route, bound_unread};
 
 /// The helper answers within this, or is given up; one that has ended is noticed at once. Usually it
 /// takes milliseconds, but changes of packet rules wait for each other in all namespaces of the host,
@@ -225,7 +225,8 @@ impl Admin {
     }
 
     /// A TCP socket that is bound to `local`, whose address need not be this host's: to its port if
-    /// that can be had, else to any. It does not block. Connect it as any other.
+    /// that can be had, else to any. It does not block, and the kernel holds little of it unread, so that the
+    /// connection can move. Connect it as any other.
     ///
     /// # Errors
     ///
@@ -235,7 +236,9 @@ impl Admin {
         let mut sockets = self.sockets(&[wanted])?;
         let missing = io::Error::from(io::ErrorKind::InvalidData);
         let socket = sockets.pop().unwrap_or(Err(missing));
-        socket.map_err(MigrateError::kernel("make a socket for the mobile's address"))
+        socket
+            .inspect(|fd| bound_unread(fd))
+            .map_err(MigrateError::kernel("make a socket for the mobile's address"))
     }
 
     /// Has packets for sockets of these addresses come to them, and those of any other TCP to these

@@ -78,6 +78,16 @@ fn is_unicast(ip: IpAddr) -> bool {
     !ip.is_unspecified() && !ip.is_multicast() && !broadcast
 }
 
+/// What the kernel holds unread of a connection that may move: it must move along, and fits an image
+/// by far. Half the receive buffer, since the kernel counts its own book-keeping too.
+const UNREAD_MAX: usize = 256 * 1024;
+
+/// Bounds what the kernel holds unread of a connection that may move.
+fn bound_unread(fd: impl AsFd) {
+    // A socket that refuses still carries bytes.
+    let _ = rustix::net::sockopt::set_socket_recv_buffer_size(fd, UNREAD_MAX);
+}
+
 /// Asks whether connections of `address`, a mobile's, can move here: whether the helper answers, may
 /// do what it must, and the kernel knows `TCP_REPAIR`.
 ///

@@ -12,7 +12,7 @@ use rustix::net::{SendFlags, Shutdown, sockopt as options};
 use super::error::MigrateError;
 use super::image::{Image, Settings};
 use super::message::{BUFFER_MAX, SocketRequest};
-use super::{Admin, Flow};
+use super::{Admin, Flow, bound_unread};
 
 /// Room that a queue is given beyond its bytes.
 const ROOM: u32 = 64 * 1024;
@@ -187,6 +187,7 @@ fn finish(fd: BorrowedFd<'_>, image: &Image) -> Result<(), MigrateError> {
     let nodelay = options::set_tcp_nodelay(fd, image.settings.nodelay);
     write(fd, &image.unsent).map_err(MigrateError::kernel("write what was not sent"))?;
     sockopt::adapt_buffers(fd);
+    bound_unread(fd);
     // A socket that refuses one of these still carries bytes.
     let _ = nodelay;
     let _ = apply(fd, &image.settings);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use lasthop_hop::seal::PublicKey;
@@ -15,7 +15,6 @@ use lasthop_kernel::turn::Source;
 use lasthop_migrate::{Admin, Dumped, Failed, MigrateError, Worker};
 use lasthop_session::{Refusal, SessionId};
 use lasthop_units::gather;
-use rustix::net::sockopt;
 
 use super::BaseConfig;
 use super::source_addresses::SourceAddresses;
@@ -46,10 +45,7 @@ impl Exit for Helper {
         }
         self.submit(move |admin| {
             let socket = match admin.socket(source) {
-                Ok(fd) => {
-                    bound_unread(&fd);
-                    Ok(Some(fd))
-                }
+                Ok(fd) => Ok(Some(fd)),
                 Err(error) if error.is_gone() => Ok(None),
                 Err(MigrateError::Kernel { source, .. }) => Err(source),
                 Err(error) => Err(io::Error::other(error)),
@@ -58,16 +54,6 @@ impl Exit for Helper {
         });
         true
     }
-}
-
-/// What the kernel holds unread of a connection that may migrate: it must move along. Twice that is
-/// asked for, since the kernel counts its own book-keeping too.
-const UNREAD_MAX: usize = 256 * 1024;
-
-/// Bounds what the kernel holds unread of a connection that may migrate.
-pub(super) fn bound_unread(fd: impl AsFd) {
-    // A socket that refuses still carries bytes.
-    let _ = sockopt::set_socket_recv_buffer_size(fd, UNREAD_MAX);
 }
 
 /// The addresses of mobiles that have some, and what makes sockets for them.

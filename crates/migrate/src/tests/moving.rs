@@ -317,6 +317,35 @@ fn a_full_receive_queue_moves_too() {
     assert_eq!((seen.syns, seen.resets), (1, 0), "{seen:?}");
 }
 
+/// A reader that was fast has taught the kernel to hold much; once it stalls, that must still fit an
+/// image.
+#[test]
+fn what_nobody_reads_stays_short_enough_to_move() {
+    let Some(mut world) = Testbed::new(Family::V4) else { return };
+    let listener = world.listen();
+    let server = thread::spawn(move || {
+        let stream = accept(&listener);
+        let block = pattern(1 << 20, 3);
+        while (&stream).write_all(&block).is_ok() {}
+    });
+    let mut fd = world.connect();
+    for _ in 0..2 {
+        let mut got = Vec::new();
+        while got.len() < 4 * LENGTH {
+            wait_for(&fd, PollFlags::IN);
+            read_some(&fd, &mut got).unwrap();
+        }
+        thread::sleep(Duration::from_millis(300));
+        let unread = sockopt::unread(fd.as_fd()).unwrap();
+        assert!(unread <= 2 << 20, "{unread} bytes are held");
+        fd = world.hand_over_one(fd);
+    }
+    lasthop_kernel::tcp::abort_on_close(fd.as_fd());
+    drop(fd);
+    server.join().unwrap();
+    world.end();
+}
+
 /// Marks of urgent data, at which each look into the queue stops, and bytes on both sides.
 #[test]
 fn urgent_data_that_nobody_has_read_move_in_line() {

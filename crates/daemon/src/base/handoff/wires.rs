@@ -16,7 +16,6 @@ use lasthop_units::Bytes;
 
 use super::{Core, Fallback, HandoffConfig, Migration, Mode, far_session};
 use crate::backhaul::{BaseAssociationId, Peer, Purpose};
-use crate::base::exits::bound_unread;
 use crate::driver::Phase;
 use crate::hop::AnyStreams;
 use crate::relay::Relay;
@@ -272,7 +271,6 @@ impl Wires<PublicKey> for BaseWires<'_> {
         // The source needs the key, and the key the socket: the source is corrected after.
         let socket = made.and_then(|fd| {
             tcp::tune_relayed(&fd);
-            bound_unread(&fd);
             Socket::new(&mut self.core.reactor, fd, Source::Resolver).map_err(|e| e.to_string())
         });
         match socket {
