@@ -223,17 +223,6 @@ impl Netns {
         self.enter(|| fs::write(path, value))?.map_err(NetnsError::io(what))
     }
 
-    /// What a kernel parameter under `net` is in this namespace.
-    ///
-    /// # Errors
-    ///
-    /// The parameter does not exist.
-    pub fn read_sysctl(&self, key: &str) -> Result<String, NetnsError> {
-        let path = sysctl_path(key);
-        let text = self.enter(|| fs::read_to_string(path))?;
-        text.map(|t| t.trim().to_owned()).map_err(NetnsError::io(format!("reading net.{key}")))
-    }
-
     /// The names of the interfaces in the namespace.
     ///
     /// # Errors
@@ -397,8 +386,11 @@ mod tests {
         let (Some(a), Some(b)) = (Netns::for_test(), Netns::for_test()) else { return };
         a.sysctl("ipv4.ip_forward", "1").unwrap();
         b.sysctl("ipv4.ip_forward", "0").unwrap();
-        assert_eq!(a.read_sysctl("ipv4.ip_forward").unwrap(), "1");
-        assert_eq!(b.read_sysctl("ipv4.ip_forward").unwrap(), "0");
+        let forwards = || fs::read_to_string(sysctl_path("ipv4.ip_forward")).unwrap();
+        assert_eq!(
+            (a.enter(forwards).unwrap(), b.enter(forwards).unwrap()),
+            ("1\n".into(), "0\n".into())
+        );
         let e = a.sysctl("ipv4.no_such_thing", "1").unwrap_err().to_string();
         assert!(e.contains("net.ipv4.no_such_thing"), "{e}");
     }

@@ -95,13 +95,11 @@ fn an_address_that_was_lost_is_waited_for() {
     wait_for_carrier(&mut signals);
     b.ip("link set right down").unwrap();
     assert_eq!(told_until(&mut signals, Down), [Down]);
-    let mut requests = a.enter(lasthop_kernel::netlink::Rtnetlink::open).unwrap().unwrap();
-    let left = requests.interface("left").unwrap().index;
-    assert!(requests.delete_address(left, (ip("10.0.0.1"), 24)).unwrap());
+    a.ip("address delete 10.0.0.1/24 dev left").unwrap();
     b.interface_up("right", &[]).unwrap();
     assert_eq!(told_until(&mut signals, Up), [Up]);
     assert_eq!(signals.poll_event(), None, "nobody finds it yet");
-    assert!(requests.add_address(left, (ip("10.0.0.9"), 24)).unwrap());
+    a.ip("address add 10.0.0.9/24 dev left").unwrap();
     assert_eq!(told_until(&mut signals, Complete), [Complete]);
 }
 

@@ -4,4 +4,4 @@ mod batch;
 mod socket;
 
 pub use batch::Batch;
-pub use socket::{Interface, Socket};
+pub use socket::Socket;

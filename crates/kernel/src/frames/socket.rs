@@ -2,7 +2,6 @@
 //! payloads of frames of one EtherType, many in one call.
 #![allow(unsafe_code)]
 
-use std::ffi::CString;
 use std::io;
 use std::mem;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -21,21 +20,6 @@ const RECEIVE_BUFFER: libc::c_int = 4 * 1024 * 1024;
 /// kernel counts, some hundred full frames: a millisecond at 1 Gbit/s.
 const SEND_BUFFER: libc::c_int = 256 * 1024;
 
-/// What the kernel says of an interface.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Interface {
-    /// Its number.
-    pub index: u32,
-    /// The longest payload of a frame.
-    pub mtu: usize,
-    /// Its own address.
-    pub mac: Mac,
-    /// Whether it carries Ethernet frames.
-    pub is_ethernet: bool,
-    /// Whether it is up and has its carrier.
-    pub is_up: bool,
-}
-
 /// A packet socket that is bound to one interface and one EtherType.
 #[derive(Debug)]
 pub struct Socket {
@@ -45,56 +29,16 @@ pub struct Socket {
 }
 
 impl Socket {
-    /// A socket that receives nothing yet: it is good for asking about interfaces.
-    pub fn new(ethertype: u16) -> io::Result<Self> {
-        Ok(Self { fd: packet_socket::open(Type::DGRAM)?, index: 0, ethertype })
-    }
-
-    /// The kernel's data of the interface `name`.
-    pub fn interface(&self, name: &str) -> io::Result<Interface> {
-        let index = rustix::net::netdevice::name_to_index(&self.fd, name)?;
-        let mtu = self.ioctl(name, libc::SIOCGIFMTU)?;
-        let address = self.ioctl(name, libc::SIOCGIFHWADDR)?;
-        let flags = self.ioctl(name, libc::SIOCGIFFLAGS)?;
-        // SAFETY: each request has filled in the member that is read here, a plain integer or a
-        // structure of integers.
-        let (mtu, address, flags) = unsafe {
-            (mtu.ifr_ifru.ifru_mtu, address.ifr_ifru.ifru_hwaddr, flags.ifr_ifru.ifru_flags)
-        };
-        let [a, b, c, d, e, f, ..] = address.sa_data.map(|byte| byte as u8);
-        let running = libc::IFF_UP | libc::IFF_RUNNING;
-        Ok(Interface {
-            index,
-            mtu: usize::try_from(mtu).unwrap_or(0),
-            mac: Mac([a, b, c, d, e, f]),
-            is_ethernet: address.sa_family == libc::ARPHRD_ETHER,
-            is_up: libc::c_int::from(flags) & running == running,
-        })
-    }
-
-    fn ioctl(&self, name: &str, request: libc::Ioctl) -> io::Result<libc::ifreq> {
-        let name = CString::new(name).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
-        let bytes = name.as_bytes_with_nul();
-        // SAFETY: a plain C structure of integers, for which zero is valid.
-        let mut asked: libc::ifreq = unsafe { mem::zeroed() };
-        if bytes.len() > asked.ifr_name.len() {
-            return Err(io::ErrorKind::InvalidInput.into());
-        }
-        for (to, from) in asked.ifr_name.iter_mut().zip(bytes) {
-            *to = *from as libc::c_char;
-        }
-        // SAFETY: the kernel reads and writes the request, which is a whole `ifreq`.
-        let result =
-            unsafe { libc::ioctl(self.fd.as_raw_fd(), request, ptr::from_mut(&mut asked)) };
-        if result == 0 { Ok(asked) } else { Err(io::Error::last_os_error()) }
-    }
-
-    /// Receives the frames of interface `index` from here on.
-    pub fn bind(&mut self, index: u32) -> io::Result<()> {
-        packet_socket::grow_buffers(self.as_fd(), RECEIVE_BUFFER, SEND_BUFFER);
-        packet_socket::bind(self.as_fd(), &packet_socket::address(index, self.ethertype))?;
-        self.index = index;
-        Ok(())
+    /// Receives the frames of interface `index`.
+    ///
+    /// # Errors
+    ///
+    /// The process may not, or the interface is none.
+    pub fn open(ethertype: u16, index: u32) -> io::Result<Self> {
+        let fd = packet_socket::open(Type::DGRAM)?;
+        packet_socket::grow_buffers(fd.as_fd(), RECEIVE_BUFFER, SEND_BUFFER);
+        packet_socket::bind(fd.as_fd(), &packet_socket::address(index, ethertype))?;
+        Ok(Self { fd, index, ethertype })
     }
 
     /// The interface to which the socket is still bound: none once the interface has gone, even if

@@ -84,7 +84,7 @@ mod tests {
 
     use super::super::hostile::read_message;
     use super::super::requests::{NEW_ADDRESS, NEW_LINK, NEW_ROUTE};
-    use super::super::{Address, LINK_NAME, Route, Rule, attributes, family, neighbour};
+    use super::super::{ADDRESS_LOCAL, LINK_NAME, Route, Rule, attributes, family, neighbour};
     use super::*;
 
     fn read(bytes: &[u8]) -> [bool; 5] {
@@ -96,7 +96,9 @@ mod tests {
     fn messages_that_are_cut_off_are_read_as_far_as_they_go() {
         let [v4, unicast] = [family(false), 1];
         let link = Message::new(NEW_LINK, &[0; 16]).with_text(LINK_NAME, "eth0");
-        let address = Address::message(NEW_ADDRESS, 2, ([10, 0, 0, 1].into(), 24));
+        let fields = [v4, 24, 0, 0, 2, 0, 0, 0];
+        let address =
+            Message::new(NEW_ADDRESS, &fields).with_ip(ADDRESS_LOCAL, [10, 0, 0, 1].into());
         let route = Route { interface: Some(2), ..Route::to(([10, 0, 0, 0].into(), 8)) };
         let rule = Rule { mark: Some((1, 1)), ..Rule::new(false, 7, 100) };
         let proxy = neighbour::message(0, 2, [10, 0, 0, 1].into());

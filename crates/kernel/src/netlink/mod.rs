@@ -60,7 +60,6 @@ const LINK_LOWER_UP: u32 = 1 << 16;
 const ADDRESS_ADDRESS: u16 = 1;
 const ADDRESS_LOCAL: u16 = 2;
 const ADDRESS_FLAGS: u16 = 8;
-const ADDRESS_NO_DAD: u8 = 1 << 1;
 const ADDRESS_OPTIMISTIC: u32 = 1 << 2;
 const ADDRESS_DAD_FAILED: u32 = 1 << 3;
 const ADDRESS_TENTATIVE: u32 = 1 << 6;
@@ -138,6 +137,8 @@ pub struct Interface {
     pub carrier: bool,
     /// Whether it is a loopback.
     pub loopback: bool,
+    /// Whether it carries Ethernet frames.
+    pub ethernet: bool,
     /// Its hardware address, if it has one of six bytes.
     pub mac: Option<[u8; 6]>,
     /// The longest packet that it sends, bytes of IP.
@@ -155,7 +156,7 @@ impl Interface {
     /// What a message says; none if it is not about an interface as such.
     fn of(message: &Message) -> Option<Self> {
         // struct ifinfomsg: family, padding, type, index, flags, which of them change
-        let (&[family, _, _, _, a, b, c, d, e, f, g, h, ..], attributes) = message.parts::<16>()?;
+        let (&[family, _, k, l, a, b, c, d, e, f, g, h, ..], attributes) = message.parts::<16>()?;
         // A bridge tells of its ports by messages of its own family.
         if family != FAMILY_ANY {
             return None;
@@ -168,6 +169,7 @@ impl Interface {
             up: has(LINK_UP),
             carrier: has(LINK_RUNNING | LINK_LOWER_UP),
             loopback: has(LINK_LOOPBACK),
+            ethernet: u16::from_ne_bytes([k, l]) == libc::ARPHRD_ETHER,
             mac: None,
             mtu: 0,
             controller: None,
@@ -223,14 +225,6 @@ impl Address {
             prefix,
             usable: usable && !has(ADDRESS_DAD_FAILED),
         })
-    }
-
-    /// The message of a `kind` about an address that this host has or shall have.
-    fn message(kind: u16, interface: u32, (ip, prefix): Prefix) -> Message {
-        let flags = if ip.is_ipv6() { ADDRESS_NO_DAD } else { 0 };
-        let [a, b, c, d] = interface.to_ne_bytes();
-        let fields = [family(ip.is_ipv6()), prefix, flags, 0, a, b, c, d];
-        Message::new(kind, &fields).with_ip(ADDRESS_LOCAL, ip).with_ip(ADDRESS_ADDRESS, ip)
     }
 }
 

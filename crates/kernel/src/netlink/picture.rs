@@ -210,7 +210,8 @@ mod tests {
     fn interface(index: u32, name: &str, carrier: bool) -> Interface {
         let name = name.to_owned();
         let (mtu, controller) = (1500, None);
-        Interface { index, name, up: true, carrier, loopback: false, mac: None, mtu, controller }
+        let (up, loopback, ethernet, mac) = (true, false, false, None);
+        Interface { index, name, up, carrier, loopback, ethernet, mac, mtu, controller }
     }
 
     fn address(interface: u32, ip: &str, usable: bool) -> Address {

@@ -8,7 +8,7 @@ use netlink_sys::protocols::NETLINK_ROUTE;
 use super::channel::Channel;
 use super::message::Message;
 use super::route::{self, Found};
-use super::{Address, FAMILY_ANY, Interface, NetlinkError, Prefix, Route, Rule, neighbour};
+use super::{Address, FAMILY_ANY, Interface, NetlinkError, Route, Rule, neighbour};
 
 // linux/rtnetlink.h
 pub(super) const NEW_LINK: u16 = 16;
@@ -152,18 +152,6 @@ impl Rtnetlink {
         self.list(&Rule::question(GET_RULE, ipv6), NEW_RULE, "rules", Rule::of)
     }
 
-    /// Adds a route.
-    ///
-    /// # Errors
-    ///
-    /// One to the same destination with the same metric [is there](NetlinkError::is_present), or
-    /// the kernel's error.
-    pub fn add_route(&mut self, route: &Route) -> Result<(), NetlinkError> {
-        let message = route.message(NEW_ROUTE, false);
-        let flags = NLM_F_CREATE | NLM_F_EXCL;
-        self.channel.order(message, flags, &|| format!("add the route {route}"))
-    }
-
     /// Adds a route in place of the one to the same destination with the same metric, if there is
     /// one, without a moment in between.
     ///
@@ -240,38 +228,6 @@ impl Rtnetlink {
     pub fn proxies(&mut self) -> Result<Vec<(u32, IpAddr)>, NetlinkError> {
         let question = neighbour::question(GET_NEIGHBOUR);
         self.list(&question, NEW_NEIGHBOUR, "proxies", neighbour::named)
-    }
-
-    /// Gives the interface an address, an IPv6 one without asking the neighbours first. `false` if
-    /// it had it already.
-    ///
-    /// # Errors
-    ///
-    /// The kernel's error.
-    pub fn add_address(&mut self, interface: u32, address: Prefix) -> Result<bool, NetlinkError> {
-        let message = Address::message(NEW_ADDRESS, interface, address);
-        let flags = NLM_F_CREATE | NLM_F_EXCL;
-        let (ip, length) = address;
-        was_new(self.channel.order(message, flags, &|| {
-            format!("give interface {interface} the address {ip}/{length}")
-        }))
-    }
-
-    /// Takes an address from the interface. `false` if it did not have it.
-    ///
-    /// # Errors
-    ///
-    /// The kernel's error.
-    pub fn delete_address(
-        &mut self,
-        interface: u32,
-        address: Prefix,
-    ) -> Result<bool, NetlinkError> {
-        let message = Address::message(DELETE_ADDRESS, interface, address);
-        let (ip, length) = address;
-        was_there(self.channel.order(message, 0, &|| {
-            format!("take the address {ip}/{length} from interface {interface}")
-        }))
     }
 }
 

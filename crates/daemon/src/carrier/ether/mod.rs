@@ -12,9 +12,10 @@ use std::io;
 use std::time::Duration;
 
 use lasthop_kernel::clock::Clock;
-use lasthop_kernel::frames::{Batch, Interface, Socket};
+use lasthop_kernel::frames::{Batch, Socket};
 use lasthop_kernel::mac::Mac;
 use lasthop_kernel::mmsg::{BATCH, Inbox};
+use lasthop_kernel::netlink::{Interface, NetlinkError, Rtnetlink};
 use lasthop_kernel::reactor::{Interest, Readiness, Token};
 use lasthop_kernel::slab::Key;
 use lasthop_kernel::turn::Turn;
@@ -104,10 +105,15 @@ enum State {
     Gone,
 }
 
+fn state(interface: &Interface) -> State {
+    if interface.works() { State::Up } else { State::Down }
+}
+
 /// One interface, and the frames on their way through it.
 pub(crate) struct Ether {
-    name: String,
     framing: Framing,
+    /// Of the namespace in which the interface is.
+    kernel: Rtnetlink,
     socket: Socket,
     interface: Interface,
     state: State,
@@ -131,21 +137,24 @@ impl Ether {
     /// Opens the interface `name` in the calling thread's network namespace.
     pub(crate) fn open(name: &str, framing: Framing) -> Result<Self, EtherError> {
         let io = |doing| move |source| EtherError::Io { name: name.to_owned(), doing, source };
-        let mut socket = Socket::new(framing.ethertype()).map_err(|e| match e.kind() {
-            io::ErrorKind::PermissionDenied => EtherError::NotPermitted(name.to_owned()),
-            _ => io("opening a packet socket")(e),
+        let asked = Rtnetlink::open().and_then(|mut kernel| Ok((kernel.interface(name)?, kernel)));
+        let (interface, kernel) = asked.map_err(|e| match e {
+            NetlinkError::NoInterface(name) => EtherError::NoInterface(name),
+            e => io("looking for it")(io::Error::other(e)),
         })?;
-        let interface =
-            socket.interface(name).map_err(|_| EtherError::NoInterface(name.to_owned()))?;
-        if !interface.is_ethernet {
+        if !interface.ethernet {
             return Err(EtherError::NotEthernet(name.to_owned()));
         }
-        socket.bind(interface.index).map_err(io("binding to the interface"))?;
-        let state = if interface.is_up { State::Up } else { State::Down };
-        let room = interface.mtu.max(1500);
+        let socket =
+            Socket::open(framing.ethertype(), interface.index).map_err(|e| match e.kind() {
+                io::ErrorKind::PermissionDenied => EtherError::NotPermitted(name.to_owned()),
+                _ => io("opening a packet socket")(e),
+            })?;
+        let state = state(&interface);
+        let room = (interface.mtu as usize).max(1500);
         Ok(Self {
-            name: name.to_owned(),
             framing,
+            kernel,
             socket,
             interface,
             state,
@@ -164,35 +173,27 @@ impl Ether {
 
     /// The longest payload of a frame, as the interface was when it was opened.
     pub(crate) fn mtu(&self) -> usize {
-        self.interface.mtu.min(usize::from(HOP_LEN_END))
+        (self.interface.mtu as usize).min(usize::from(HOP_LEN_END))
     }
 
     /// The interface's own address.
-    #[cfg(test)]
     fn mac(&self) -> Mac {
-        self.interface.mac
+        Mac(self.interface.mac.unwrap_or_default())
     }
 
     /// Queries the interface, and opens it again if it is another one by now.
     fn check_interface(&mut self, turn: &mut Turn<'_>) {
         self.check_at = None;
-        let state = match self.socket.interface(&self.name) {
-            Ok(found) if self.socket.bound_to() == Some(found.index) => {
-                if found.is_up {
-                    State::Up
-                } else {
-                    State::Down
-                }
-            }
-            Ok(found) if found.is_ethernet => self.reopen(turn, found),
+        let state = match self.kernel.interface(&self.interface.name) {
+            Ok(found) if self.socket.bound_to() == Some(found.index) => state(&found),
+            Ok(found) if found.ethernet => self.reopen(turn, found),
             Ok(_) | Err(_) => State::Gone,
         };
         self.enter(turn.now, state);
     }
 
     fn reopen(&mut self, turn: &mut Turn<'_>, found: Interface) -> State {
-        let opened = Socket::new(self.framing.ethertype())
-            .and_then(|mut socket| socket.bind(found.index).map(|()| socket));
+        let opened = Socket::open(self.framing.ethertype(), found.index);
         let Ok(socket) = opened else { return State::Gone };
         if let Some((key, token)) = self.watched.take() {
             turn.reactor.remove(&self.socket, token);
@@ -203,7 +204,7 @@ impl Ether {
         }
         (self.socket, self.interface) = (socket, found);
         (self.readable, self.writable) = (false, true);
-        if found.is_up { State::Up } else { State::Down }
+        state(&self.interface)
     }
 
     fn enter(&mut self, now: Time, state: State) {
@@ -213,9 +214,9 @@ impl Ether {
         if state == self.state {
             return;
         }
-        let interface = &self.name;
+        let interface = &self.interface.name;
         match state {
-            State::Up => tracing::info!(interface, mac = %self.interface.mac, "interface is up"),
+            State::Up => tracing::info!(interface, mac = %self.mac(), "interface is up"),
             State::Down => tracing::warn!(interface, "interface is down; waiting for it"),
             State::Gone => tracing::warn!(interface, "interface has gone; waiting for it"),
         }
@@ -257,7 +258,7 @@ impl Ether {
 
     fn log_refusal(&mut self, error: &io::Error) {
         if !std::mem::replace(&mut self.told_too_long, true) {
-            tracing::warn!(interface = self.name, %error, "a frame was refused");
+            tracing::warn!(interface = self.interface.name, %error, "a frame was refused");
         }
     }
 }
@@ -268,7 +269,7 @@ impl Carrier for Ether {
         let token = turn.reactor.add(&self.socket, Interest::ReadWrite, turn.source(key))?;
         self.watched = Some((key, token));
         if self.state != State::Up {
-            tracing::warn!(interface = self.name, "interface is down; waiting for it");
+            tracing::warn!(interface = self.interface.name, "interface is down; waiting for it");
             self.check_at = Some(turn.now + CHECK_AGAIN);
         }
         Ok(())
@@ -363,11 +364,11 @@ impl Carrier for Ether {
     }
 
     fn places(&self) -> Vec<String> {
-        vec![format!("ether:{}/{}", self.name, self.interface.mac)]
+        vec![format!("ether:{}/{}", self.interface.name, self.mac())]
     }
 
     fn show(&self, route: Route) -> String {
         let mac = if let Route::Ethernet(mac) = route { mac } else { Mac([0; 6]) };
-        format!("ether:{}/{mac}", self.name)
+        format!("ether:{}/{mac}", self.interface.name)
     }
 }
