@@ -20,12 +20,12 @@ mod event;
 mod feedback;
 pub mod handoff;
 pub mod http;
-mod index;
 mod ingress;
 #[cfg(any(test, feature = "testing"))]
 #[doc(hidden)]
 pub mod memory;
 mod moving;
+mod owned;
 mod session;
 mod signal_forecast;
 pub mod socks;

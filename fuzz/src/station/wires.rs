@@ -154,8 +154,7 @@ impl Associations for Base {
     }
 }
 
-impl Wires<u32> for Base {
-    type Socket = u64;
+impl Wires<u32, At, u64> for Base {
     type Made = ();
 
     fn link(&mut self, base: u32) -> Option<At> {

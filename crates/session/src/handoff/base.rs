@@ -224,7 +224,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
         if let Some(state) = state {
             leaving.state = Some(state.encode());
             if let Some(mobile) = wanted.mobile() {
-                self.sessions.set_owner(session, Some(mobile));
+                self.sessions.set_owner(session, mobile);
             }
             return self.serve(now, session);
         }
@@ -286,7 +286,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
 
     /// The world's session is over: nothing more is remembered of it.
     pub fn remove(&mut self, session: SessionId) {
-        self.sessions.remove(session);
+        self.sessions.remove(&session);
         self.pending.remove(&session);
         self.ahead.remove(session);
     }

@@ -149,7 +149,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
     /// earlier ones.
     pub(super) fn store_grants(&mut self, asked: Asked<A>, grants: &[(BaseName, Grant)]) {
         let Asked { by: mobile, session, attempt } = asked;
-        self.sessions.set_owner(session, Some(mobile));
+        self.sessions.set_owner(session, mobile);
         let Some(entry) = self.sessions.get_mut(&session) else { return };
         let read = |(name, grant): &(BaseName, Grant)| Some((A::from_name(name)?, *grant));
         let list: Vec<_> = grants.iter().take(GRANTS_MAX).filter_map(read).collect();

@@ -13,7 +13,7 @@ use super::kept::Kept;
 use super::wired;
 use super::{Due, Farewell, NoteKind, Station, Wires};
 use crate::handoff::{self, Address, Attach, Authority, ConnectionState};
-use crate::index::Index;
+use crate::owned::{Owned, OwnedMap};
 use crate::{ConnId, ResetReason, SessionId, SessionState};
 
 /// How long wired halves wait for the base that has their session.
@@ -50,15 +50,20 @@ pub(super) struct Far<A> {
 /// All of them, by association and by session.
 #[derive(Debug)]
 pub(super) struct Fars<A, I> {
-    all: BTreeMap<I, Far<A>>,
-    of: Index<SessionId, I>,
+    pub(super) all: OwnedMap<I, SessionId, Far<A>>,
     /// Those that carry nothing any more, by the base that they lead to, the first to do so first. Some are gone.
     idle: BTreeMap<A, VecDeque<I>>,
 }
 
+impl<A> Owned<SessionId> for Far<A> {
+    fn owner(&self) -> Option<SessionId> {
+        Some(self.session)
+    }
+}
+
 impl<A: Copy + Ord, I: Copy + Ord> Fars<A, I> {
     pub(super) fn new() -> Self {
-        Self { all: BTreeMap::new(), of: Index::new(), idle: BTreeMap::new() }
+        Self { all: OwnedMap::new(), idle: BTreeMap::new() }
     }
 
     /// An association carries nothing any more, and waits for the other base's word until then; the one to the
@@ -72,37 +77,9 @@ impl<A: Copy + Ord, I: Copy + Ord> Fars<A, I> {
         first.filter(|first| self.all.get(first).is_some_and(|far| far.idle))
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.all.len()
-    }
-
-    pub(super) fn contains(&self, id: I) -> bool {
-        self.all.contains_key(&id)
-    }
-
-    fn get_mut(&mut self, id: I) -> Option<&mut Far<A>> {
-        self.all.get_mut(&id)
-    }
-
-    fn insert(&mut self, id: I, far: Far<A>) {
-        self.of.insert(far.session, id);
-        self.all.insert(id, far);
-    }
-
-    fn remove(&mut self, id: I) -> Option<Far<A>> {
-        let far = self.all.remove(&id)?;
-        self.of.remove(far.session, id);
-        Some(far)
-    }
-
-    /// The associations for a session.
-    fn of(&self, session: SessionId) -> impl Iterator<Item = (I, &Far<A>)> {
-        self.of.of(session).filter_map(|id| Some((id, self.all.get(&id)?)))
-    }
-
-    /// The same, each with the base that it leads to.
+    /// The associations for a session, each with the base that it leads to.
     pub(super) fn anchors(&self, session: SessionId) -> impl Iterator<Item = (I, A)> {
-        self.of(session).map(|(id, far)| (id, far.anchor))
+        self.all.of(session).map(|(id, far)| (id, far.anchor))
     }
 }
 
@@ -114,17 +91,15 @@ where
     S: Copy,
 {
     /// Keeps the wired halves of a session that is being given away.
-    pub(super) fn keep<W>(
+    pub(super) fn keep(
         &mut self,
-        world: &mut W,
+        world: &mut impl Wires<A, I, S>,
         now: Time,
         session: SessionId,
         mobile: A,
         connections: Vec<ConnectionState>,
         sockets: BTreeMap<ConnId, S>,
-    ) where
-        W: Wires<A, Id = I, Socket = S>,
-    {
+    ) {
         if sockets.is_empty() {
             return;
         }
@@ -142,17 +117,14 @@ where
 
     /// Sessions of a mobile that are elsewhere and whose wired halves are here.
     pub(super) fn kept_of(&self, mobile: A) -> impl Iterator<Item = SessionId> {
-        self.kept.of(mobile)
+        self.kept.of(mobile).map(|(session, _)| session)
     }
 
     /// Resets the connections of a session whose wired halves are elsewhere, which those bases are told.
-    pub(super) fn end_far<W>(&mut self, world: &mut W, session: SessionId)
-    where
-        W: Wires<A, Id = I, Socket = S>,
-    {
-        let ids: Vec<I> = self.far.of(session).map(|(id, _)| id).collect();
+    pub(super) fn end_far(&mut self, world: &mut impl Wires<A, I, S>, session: SessionId) {
+        let ids: Vec<I> = self.far.all.of(session).map(|(id, _)| id).collect();
         for id in ids {
-            self.far.get_mut(id).into_iter().for_each(|far| far.early = false);
+            self.far.all.get_mut(&id).into_iter().for_each(|far| far.early = false);
             self.ended.insert(id);
             Self::reset_far(world, id);
         }
@@ -160,15 +132,12 @@ where
 
     /// The connections of a session whose wired halves are here, with what came of the bytes between
     /// here and the base that has it, which does not answer any more.
-    pub(super) fn recall<W>(
+    pub(super) fn recall(
         &mut self,
-        world: &mut W,
+        world: &mut impl Wires<A, I, S>,
         now: Time,
         session: SessionId,
-    ) -> Option<(SessionState, BTreeMap<ConnId, S>)>
-    where
-        W: Wires<A, Id = I, Socket = S>,
-    {
+    ) -> Option<(SessionState, BTreeMap<ConnId, S>)> {
         let Kept { at, state, sockets, .. } = self.kept.remove(&session)?;
         let state = match at {
             Some(id) => {
@@ -184,10 +153,12 @@ where
     }
 
     /// Takes a session with kept wired halves out of an association between bases, which is over.
-    fn detach<W>(world: &mut W, now: Time, id: I, session: SessionId) -> Option<SessionState>
-    where
-        W: Wires<A, Id = I, Socket = S>,
-    {
+    fn detach(
+        world: &mut impl Wires<A, I, S>,
+        now: Time,
+        id: I,
+        session: SessionId,
+    ) -> Option<SessionState> {
         let (own, mut streams) = world.session(id)?;
         let state = own.freeze(now, &mut streams, session);
         for (_, socket) in world.wired(id) {
@@ -199,17 +170,14 @@ where
     }
 
     /// A base may want to go on with wired halves that are kept here; whether that is what it says.
-    pub(super) fn on_attach<W>(
+    pub(super) fn on_attach(
         &mut self,
-        world: &mut W,
+        world: &mut impl Wires<A, I, S>,
         now: Time,
         id: I,
         from: A,
         message: &[u8],
-    ) -> bool
-    where
-        W: Wires<A, Id = I, Socket = S>,
-    {
+    ) -> bool {
         let answer = match self.machine.check_attach(from, message) {
             None => return false,
             Some(Ok(attach)) => self.let_in(world, now, id, from, &attach),
@@ -223,10 +191,14 @@ where
         true
     }
 
-    fn let_in<W>(&mut self, world: &mut W, now: Time, id: I, from: A, attach: &Attach<A>) -> Vec<u8>
-    where
-        W: Wires<A, Id = I, Socket = S>,
-    {
+    fn let_in(
+        &mut self,
+        world: &mut impl Wires<A, I, S>,
+        now: Time,
+        id: I,
+        from: A,
+        attach: &Attach<A>,
+    ) -> Vec<u8> {
         let refuse = |reason: Reason| handoff::refuse(attach.session, attach.attempt, reason);
         // An association is for one session's bytes: two would end each other.
         if self.attached.get(&id).is_some_and(|other| *other != attach.session) {
@@ -263,10 +235,7 @@ where
     /// The association is lost of a base that went on with wired halves that are kept here. It may have
     /// given the session away, of which nothing comes here before the next base asks; or have died, and
     /// with it bytes that nobody else has, which shows when anybody asks.
-    pub(super) fn on_attached_lost<W>(&mut self, world: &mut W, now: Time, id: I)
-    where
-        W: Wires<A, Id = I, Socket = S>,
-    {
+    pub(super) fn on_attached_lost(&mut self, world: &mut impl Wires<A, I, S>, now: Time, id: I) {
         let Some(session) = self.attached.remove(&id) else { return };
         let carries = world.peek(id).is_some_and(|session| session.connections() > 0);
         let Some(kept) = self.kept.get_mut(&session) else { return };
@@ -281,10 +250,12 @@ where
     }
 
     /// Resets wired halves for which nobody has come by now.
-    pub(super) fn expire<W>(&mut self, world: &mut W, now: Time, session: SessionId)
-    where
-        W: Wires<A, Id = I, Socket = S>,
-    {
+    pub(super) fn expire(
+        &mut self,
+        world: &mut impl Wires<A, I, S>,
+        now: Time,
+        session: SessionId,
+    ) {
         let late = |kept: &Kept<A, I, S>| kept.at.is_none() && kept.until <= now;
         if self.kept.get(&session).is_some_and(late)
             && let Some(kept) = self.kept.remove(&session)
@@ -295,16 +266,13 @@ where
     }
 
     /// Resets connections whose base with the wired halves has not let this one in by now.
-    pub(super) fn expire_far<W>(&mut self, world: &mut W, now: Time, id: I)
-    where
-        W: Wires<A, Id = I, Socket = S>,
-    {
-        let Some(far) = self.far.get_mut(id) else { return };
+    pub(super) fn expire_far(&mut self, world: &mut impl Wires<A, I, S>, now: Time, id: I) {
+        let Some(far) = self.far.all.get_mut(&id) else { return };
         if far.until.is_none_or(|until| now < until) {
             return;
         }
         if far.idle || far.early {
-            self.far.remove(id);
+            self.far.all.remove(&id);
             return world.unlink(id, Farewell::Said);
         }
         far.until = None;
@@ -315,25 +283,22 @@ where
     }
 
     /// The association to the base that keeps this session's wired halves, made if there is none.
-    pub(super) fn far<W>(
+    pub(super) fn far(
         &mut self,
-        world: &mut W,
+        world: &mut impl Wires<A, I, S>,
         now: Time,
         session: SessionId,
         anchor: A,
-    ) -> Option<I>
-    where
-        W: Wires<A, Id = I, Socket = S>,
-    {
+    ) -> Option<I> {
         let serves = |far: &Far<A>| far.anchor == anchor && !far.idle && !far.over;
-        let known = self.far.of(session).find(|(_, far)| serves(far));
+        let known = self.far.all.of(session).find(|(_, far)| serves(far));
         if let Some((id, _)) = known {
             return Some(id);
         }
         let id = world.link(anchor)?;
         let until = Some(now + PATIENCE);
         self.due.set(Due::Far(id), until);
-        self.far.insert(
+        self.far.all.insert(
             id,
             Far {
                 session,
@@ -353,34 +318,34 @@ where
 
     /// Makes the associations that a state will need that may not be used yet, or whose mobile has none here:
     /// they take a round trip between the bases.
-    pub(super) fn link_early<W>(
+    pub(super) fn link_early(
         &mut self,
-        world: &mut W,
+        world: &mut impl Wires<A, I, S>,
         now: Time,
         session: SessionId,
         anchors: BTreeSet<A>,
-    ) where
-        W: Wires<A, Id = I, Socket = S>,
-    {
+    ) {
         for base in anchors {
             if base != self.own
                 && let Some(id) = self.far(world, now, session, base)
             {
                 // It is to carry something as soon as the mobile is here.
                 self.ended.remove(&id);
-                self.far.get_mut(id).into_iter().for_each(|far| far.early = true);
+                self.far.all.get_mut(&id).into_iter().for_each(|far| far.early = true);
             }
         }
     }
 
     /// The mobile is here: whatever associations were made early are used now, or not at all.
-    pub(super) fn use_links<W>(&mut self, world: &mut W, now: Time, session: SessionId)
-    where
-        W: Wires<A, Id = I, Socket = S>,
-    {
-        let early = self.far.of(session).filter(|(_, far)| far.early).map(|(id, _)| id);
+    pub(super) fn use_links(
+        &mut self,
+        world: &mut impl Wires<A, I, S>,
+        now: Time,
+        session: SessionId,
+    ) {
+        let early = self.far.all.of(session).filter(|(_, far)| far.early).map(|(id, _)| id);
         for id in early.collect::<Vec<_>>() {
-            self.far.get_mut(id).into_iter().for_each(|far| far.early = false);
+            self.far.all.get_mut(&id).into_iter().for_each(|far| far.early = false);
             self.ended.insert(id);
             if world.is_linked(id) {
                 self.handle_linked(world, now, id);
@@ -391,11 +356,8 @@ where
     /// An association that this base [made](Wires::link) stands: asks to be let in and goes on. Without
     /// a grant it waits: the mobile may bring one, or be with another base by now, which will ask for
     /// all of this. False if it was not made for bytes.
-    pub fn handle_linked<W>(&mut self, world: &mut W, now: Time, id: I) -> bool
-    where
-        W: Wires<A, Id = I, Socket = S>,
-    {
-        let Some(far) = self.far.get_mut(id) else { return false };
+    pub fn handle_linked(&mut self, world: &mut impl Wires<A, I, S>, now: Time, id: I) -> bool {
+        let Some(far) = self.far.all.get_mut(&id) else { return false };
         if far.asked.is_some() || far.early {
             return true;
         }
@@ -415,11 +377,13 @@ where
     }
 
     /// Asks to be let in wherever a grant for that session was missing.
-    pub(super) fn attach_waiting<W>(&mut self, world: &mut W, now: Time, session: SessionId)
-    where
-        W: Wires<A, Id = I, Socket = S>,
-    {
-        let of = self.far.of(session);
+    pub(super) fn attach_waiting(
+        &mut self,
+        world: &mut impl Wires<A, I, S>,
+        now: Time,
+        session: SessionId,
+    ) {
+        let of = self.far.all.of(session);
         let waiting = of.filter(|(_, far)| far.asked.is_none()).map(|(id, _)| id);
         for id in waiting.collect::<Vec<_>>() {
             if world.is_linked(id) {
@@ -430,13 +394,10 @@ where
 
     /// An association that this base made is lost, or cannot come about. False if it was not made for
     /// bytes.
-    pub fn handle_link_lost<W>(&mut self, world: &mut W, id: I, why: &str) -> bool
-    where
-        W: Wires<A, Id = I, Socket = S>,
-    {
-        let Some(far) = self.far.get_mut(id) else { return false };
+    pub fn handle_link_lost(&mut self, world: &mut impl Wires<A, I, S>, id: I, why: &str) -> bool {
+        let Some(far) = self.far.all.get_mut(&id) else { return false };
         if far.idle {
-            self.far.remove(id);
+            self.far.all.remove(&id);
             world.unlink(id, Farewell::None);
             return true;
         }
@@ -451,11 +412,14 @@ where
     }
 
     /// The base with the wired halves answers.
-    pub(super) fn on_attached<W>(&mut self, world: &mut W, now: Time, id: I, message: &[u8])
-    where
-        W: Wires<A, Id = I, Socket = S>,
-    {
-        let Some(far) = self.far.get_mut(id) else { return };
+    pub(super) fn on_attached(
+        &mut self,
+        world: &mut impl Wires<A, I, S>,
+        now: Time,
+        id: I,
+        message: &[u8],
+    ) {
+        let Some(far) = self.far.all.get_mut(&id) else { return };
         match handoff::read_attached(message, far.session, far.asked.unwrap_or_default()) {
             None => {}
             Some(Ok(())) if far.idle => {}
@@ -480,10 +444,7 @@ where
     }
 
     /// Resets the connections whose wired halves are with another base.
-    fn reset_far<W>(world: &mut W, id: I)
-    where
-        W: Wires<A, Id = I, Socket = S>,
-    {
+    fn reset_far(world: &mut impl Wires<A, I, S>, id: I) {
         if let Some((session, mut streams)) = world.session(id) {
             session.reset_all(&mut streams, ResetReason::AssociationLost);
         }
@@ -491,13 +452,10 @@ where
 
     /// Ends associations between bases that carry nothing any more, at both ends: what has arrived at
     /// an end may have yet to be passed on.
-    pub(super) fn end_idle<W>(&mut self, world: &mut W, now: Time)
-    where
-        W: Wires<A, Id = I, Socket = S>,
-    {
+    pub(super) fn end_idle(&mut self, world: &mut impl Wires<A, I, S>, now: Time) {
         while let Some(id) = self.ended.pop_first() {
             // The end of a connection brings this here again, once its bridge knows of it, too.
-            let bridged = self.far.contains(id) && !world.wired(id).is_empty();
+            let bridged = self.far.all.contains_key(&id) && !world.wired(id).is_empty();
             if bridged || world.peek(id).is_some_and(|session| session.connections() > 0) {
                 continue;
             }
@@ -509,17 +467,17 @@ where
                     // If it is lost, the other base ends the association in time.
                     let _ = own.send_message(now, &mut streams, &over);
                 }
-            } else if let Some(far) = self.far.get_mut(id) {
+            } else if let Some(far) = self.far.all.get_mut(&id) {
                 let let_in = far.until.is_none() && far.asked != Some(0);
                 if let_in && !far.over {
                     let until = now + LAST_PATIENCE;
                     self.due.set(Due::Far(id), Some(until));
                     if let Some(first) = self.far.set_idle(id, until) {
-                        self.far.remove(first);
+                        self.far.all.remove(&first);
                         world.unlink(first, Farewell::Said);
                     }
                 } else if far.over || !far.idle {
-                    self.far.remove(id);
+                    self.far.all.remove(&id);
                     world.unlink(id, Farewell::Said);
                 }
             }
@@ -528,20 +486,17 @@ where
 
     /// Takes every far connection of a session out of its association, which is over. One that carries
     /// nothing stays: the other base may have yet to pass on what it carried.
-    pub(super) fn recall_far<W>(
+    pub(super) fn recall_far(
         &mut self,
-        world: &mut W,
+        world: &mut impl Wires<A, I, S>,
         now: Time,
         session: SessionId,
-    ) -> BTreeMap<ConnId, (A, ConnectionState)>
-    where
-        W: Wires<A, Id = I, Socket = S>,
-    {
+    ) -> BTreeMap<ConnId, (A, ConnectionState)> {
         let mut out = BTreeMap::new();
-        let used = self.far.of(session).filter(|(_, far)| !far.idle);
+        let used = self.far.all.of(session).filter(|(_, far)| !far.idle);
         let ids: Vec<I> = used.map(|(id, _)| id).collect();
         for id in ids {
-            let Some(far) = self.far.remove(id) else { continue };
+            let Some(far) = self.far.all.remove(&id) else { continue };
             let bridges = world.wired(id);
             if let Some((own, mut streams)) = world.session(id) {
                 own.suspend(now, &mut streams);

@@ -68,15 +68,13 @@ where
     S: Copy,
 {
     /// Stops using a session and hands its state to the machine.
-    pub(super) fn give<W>(
+    pub(super) fn give(
         &mut self,
-        world: &mut W,
+        world: &mut impl Wires<A, I, S>,
         now: Time,
         session: SessionId,
         mobile: Option<A>,
-    ) where
-        W: Wires<A, Id = I, Socket = S>,
-    {
+    ) {
         if !world.is_ready() {
             let delayed = Delayed { mobile, until: now + READY_PATIENCE };
             if now < self.delayed.entry(session).or_insert(delayed).until {
@@ -121,10 +119,7 @@ where
 
     /// A mobile's session stays here. One that says so over the association that it has waits for no
     /// other, and neither does what has come for it.
-    fn handle_return<W>(&mut self, world: &mut W, now: Time, mobile: A)
-    where
-        W: Wires<A, Id = I, Socket = S>,
-    {
+    fn handle_return(&mut self, world: &mut impl Wires<A, I, S>, now: Time, mobile: A) {
         if self.mobiles.get(mobile).is_some_and(|known| known.greeted && known.at.is_some()) {
             self.end_call(world, now, mobile);
         }
@@ -133,10 +128,7 @@ where
 
     /// Gives sessions that have waited long enough, or until it is possible. One whose mobile has come
     /// back meanwhile need not leave.
-    pub(super) fn end_delays<W>(&mut self, world: &mut W, now: Time)
-    where
-        W: Wires<A, Id = I, Socket = S>,
-    {
+    pub(super) fn end_delays(&mut self, world: &mut impl Wires<A, I, S>, now: Time) {
         let delayed: Vec<_> = self.delayed.iter().map(|(name, wait)| (*name, *wait)).collect();
         for (session, Delayed { mobile, until }) in delayed {
             if self.machine.stays(now, session) {
@@ -148,10 +140,13 @@ where
         }
     }
 
-    fn freeze<W>(&mut self, world: &mut W, now: Time, session: SessionId, mobile: A) -> Frozen
-    where
-        W: Wires<A, Id = I, Socket = S>,
-    {
+    fn freeze(
+        &mut self,
+        world: &mut impl Wires<A, I, S>,
+        now: Time,
+        session: SessionId,
+        mobile: A,
+    ) -> Frozen {
         let Some(known) = self.mobiles.get_mut(mobile) else { return Frozen::Now(None) };
         let waiting = known.call.as_mut().and_then(|call| call.state.take());
         if let Some(state) = waiting.filter(|state| state.session == session) {
@@ -213,15 +208,13 @@ where
     }
 
     /// Wired halves were dumped, as [`Wires::dump`] was asked to.
-    pub fn handle_dumped<W>(
+    pub fn handle_dumped(
         &mut self,
-        world: &mut W,
+        world: &mut impl Wires<A, I, S>,
         now: Time,
         session: SessionId,
         dumped: Vec<(ConnId, Dumped<S>)>,
-    ) where
-        W: Wires<A, Id = I, Socket = S>,
-    {
+    ) {
         let at = self.leaving.iter().position(|leaving| leaving.session == session);
         let Some(leaving) = at.and_then(|at| self.leaving.remove(at)) else { return };
         if !leaving.over {
@@ -241,10 +234,11 @@ where
     }
 
     /// Sessions that are over meanwhile do not leave any more.
-    pub(super) fn end_leaving<W>(&mut self, world: &mut W, is_over: impl Fn(&Leaving<A, S>) -> bool)
-    where
-        W: Wires<A, Id = I, Socket = S>,
-    {
+    pub(super) fn end_leaving(
+        &mut self,
+        world: &mut impl Wires<A, I, S>,
+        is_over: impl Fn(&Leaving<A, S>) -> bool,
+    ) {
         for leaving in self.leaving.iter_mut().filter(|leaving| is_over(leaving)) {
             leaving.over = true;
             let sockets = core::mem::take(&mut leaving.left.sockets);
@@ -253,16 +247,13 @@ where
     }
 
     /// The state of a session whose wired halves were dumped.
-    fn leave<W>(
+    fn leave(
         &mut self,
-        world: &mut W,
+        world: &mut impl Wires<A, I, S>,
         now: Time,
         leaving: Leaving<A, S>,
         dumped: Vec<(ConnId, Dumped<S>)>,
-    ) -> SessionState
-    where
-        W: Wires<A, Id = I, Socket = S>,
-    {
+    ) -> SessionState {
         let Leaving { session, mobile, mut state, mut left, .. } = leaving;
         for (conn, dumped) in dumped {
             let connection = state.connections.iter_mut().find(|c| c.id == conn.0);
@@ -287,16 +278,14 @@ where
     }
 
     /// A wired half stays here, and the new base is notified.
-    fn stay<W>(
+    fn stay(
         &self,
-        world: &mut W,
+        world: &mut impl Wires<A, I, S>,
         session: SessionId,
         socket: S,
         connection: &mut ConnectionState,
         left: &mut AnchoredConnections<S>,
-    ) where
-        W: Wires<A, Id = I, Socket = S>,
-    {
+    ) {
         world.detach(socket);
         let here = emptied(connection, world.is_write_done(socket));
         let far = Box::new(here.clone());
@@ -306,10 +295,7 @@ where
     }
 
     /// Shows the machine what a session holds, to be sent ahead of a handoff.
-    pub(super) fn copy<W>(&mut self, world: &mut W, now: Time, session: SessionId)
-    where
-        W: Wires<A, Id = I, Socket = S>,
-    {
+    pub(super) fn copy(&mut self, world: &mut impl Wires<A, I, S>, now: Time, session: SessionId) {
         let mobile = self.mobiles.with_session(session);
         let state = mobile.and_then(|mobile| {
             let id = self.mobiles.at(mobile)?;

@@ -221,7 +221,7 @@ where
 
     /// Associations to bases that have wired halves of sessions that are here.
     pub fn anchors(&self) -> usize {
-        self.far.len()
+        self.far.all.len()
     }
 
     /// Whether no wired halves are being dumped or made.
@@ -259,10 +259,7 @@ where
     }
 
     /// A mobile's association stands.
-    pub fn handle_up<W>(&mut self, world: &mut W, now: Time, id: I, mobile: A)
-    where
-        W: Wires<A, Id = I, Socket = S>,
-    {
+    pub fn handle_up(&mut self, world: &mut impl Wires<A, I, S>, now: Time, id: I, mobile: A) {
         self.mobiles.set_association(mobile, id);
         self.end_call(world, now, mobile);
     }
@@ -273,10 +270,7 @@ where
     }
 
     /// An association is lost that a mobile or another base made.
-    pub fn handle_lost<W>(&mut self, world: &mut W, now: Time, id: I)
-    where
-        W: Wires<A, Id = I, Socket = S>,
-    {
+    pub fn handle_lost(&mut self, world: &mut impl Wires<A, I, S>, now: Time, id: I) {
         self.on_attached_lost(world, now, id);
         let Some(mobile) = self.mobiles.take_association(id) else { return };
         let known = self.mobiles.entry(mobile);
@@ -315,10 +309,7 @@ where
     }
 
     /// The association of a mobile that had called stands, or is not waited for any more.
-    fn end_call<W>(&mut self, world: &mut W, now: Time, mobile: A)
-    where
-        W: Wires<A, Id = I, Socket = S>,
-    {
+    fn end_call(&mut self, world: &mut impl Wires<A, I, S>, now: Time, mobile: A) {
         let call = self.mobiles.get_mut(mobile).and_then(|known| known.call.take());
         if let Some(Call { state: Some(state), .. }) = call {
             self.rebuild(world, now, state, mobile);
@@ -327,10 +318,13 @@ where
     }
 
     /// A mobile says this over its association.
-    pub fn handle_mobile<W>(&mut self, world: &mut W, now: Time, mobile: A, message: &[u8])
-    where
-        W: Wires<A, Id = I, Socket = S>,
-    {
+    pub fn handle_mobile(
+        &mut self,
+        world: &mut impl Wires<A, I, S>,
+        now: Time,
+        mobile: A,
+        message: &[u8],
+    ) {
         // Who says much at once has what comes of it done, so that it does not pile up.
         if self.machine.backlog() >= ROUND_MAX {
             self.handle_events(world, now);
@@ -356,10 +350,14 @@ where
     }
 
     /// Another base says this, over an association of its own.
-    pub fn handle_peer<W>(&mut self, world: &mut W, now: Time, id: I, base: A, message: &[u8])
-    where
-        W: Wires<A, Id = I, Socket = S>,
-    {
+    pub fn handle_peer(
+        &mut self,
+        world: &mut impl Wires<A, I, S>,
+        now: Time,
+        id: I,
+        base: A,
+        message: &[u8],
+    ) {
         if !self.on_attach(world, now, id, base, message) {
             self.handle_base(now, base, message);
         }
@@ -367,11 +365,15 @@ where
 
     /// Another base says this, over an association that this base made: one for messages, or one that
     /// was [made](Wires::link) for bytes.
-    pub fn handle_link<W>(&mut self, world: &mut W, now: Time, id: I, base: A, message: &[u8])
-    where
-        W: Wires<A, Id = I, Socket = S>,
-    {
-        if self.far.contains(id) {
+    pub fn handle_link(
+        &mut self,
+        world: &mut impl Wires<A, I, S>,
+        now: Time,
+        id: I,
+        base: A,
+        message: &[u8],
+    ) {
+        if self.far.all.contains_key(&id) {
             self.on_attached(world, now, id, message);
         } else {
             self.handle_base(now, base, message);
@@ -384,7 +386,7 @@ where
             Event::Reset { id: conn, .. } => self.mark_ended(id, *conn, Ended::Reset),
             Event::Closed(conn) => {
                 self.mark_ended(id, *conn, Ended::Whole);
-                if self.far.contains(id) || self.attached.contains_key(&id) {
+                if self.far.all.contains_key(&id) || self.attached.contains_key(&id) {
                     self.ended.insert(id);
                 }
             }
@@ -393,10 +395,14 @@ where
     }
 
     /// The peer of an association carries on connections that its session does not have.
-    pub fn handle_wanted<W>(&mut self, world: &mut W, now: Time, id: I, from: A, wanted: SessionId)
-    where
-        W: Wires<A, Id = I, Socket = S>,
-    {
+    pub fn handle_wanted(
+        &mut self,
+        world: &mut impl Wires<A, I, S>,
+        now: Time,
+        id: I,
+        from: A,
+        wanted: SessionId,
+    ) {
         if self.mobiles.at(from) == Some(id) {
             // It waits for the state. Its Greet may be behind; the session's own patience ends this.
             self.wait_for(now, from, wanted);
@@ -407,10 +413,7 @@ where
     }
 
     /// A mobile that has come back over the association that it had carries on what never left.
-    fn resume_in_place<W>(&mut self, world: &mut W, now: Time, mobile: A)
-    where
-        W: Wires<A, Id = I, Socket = S>,
-    {
+    fn resume_in_place(&mut self, world: &mut impl Wires<A, I, S>, now: Time, mobile: A) {
         let Some(known) = self.mobiles.get(mobile) else { return };
         let (Some((session, since)), Some(id)) = (known.wanted, known.at) else { return };
         // What has greeted may have done so in an earlier handoff.
@@ -443,20 +446,20 @@ where
         self.mobiles.remove_if_unknown(mobile);
     }
 
-    fn decline<W>(world: &mut W, now: Time, id: I, wanted: SessionId)
-    where
-        W: Wires<A, Id = I, Socket = S>,
-    {
+    fn decline(world: &mut impl Wires<A, I, S>, now: Time, id: I, wanted: SessionId) {
         if let Some((session, mut streams)) = world.session(id) {
             session.decline(now, &mut streams, wanted);
         }
     }
 
     /// What a mobile wants to carry on here is not here, and does not come.
-    fn end_wait<W>(&mut self, world: &mut W, now: Time, session: SessionId, mobile: A)
-    where
-        W: Wires<A, Id = I, Socket = S>,
-    {
+    fn end_wait(
+        &mut self,
+        world: &mut impl Wires<A, I, S>,
+        now: Time,
+        session: SessionId,
+        mobile: A,
+    ) {
         self.stands(mobile);
         if let Some(id) = self.mobiles.at(mobile) {
             Self::decline(world, now, id, session);
@@ -470,10 +473,7 @@ where
     }
 
     /// Ends what a mobile has waited for long enough.
-    fn end_patience<W>(&mut self, world: &mut W, now: Time, mobile: A)
-    where
-        W: Wires<A, Id = I, Socket = S>,
-    {
+    fn end_patience(&mut self, world: &mut impl Wires<A, I, S>, now: Time, mobile: A) {
         let Some(known) = self.mobiles.get(mobile) else { return };
         let (calls, at) = (known.call.is_some(), known.at);
         let late = known.wanted.filter(|(_, since)| *since + WANTED_PATIENCE <= now);
@@ -493,10 +493,7 @@ where
     }
 
     /// Looks at what has a time limit that is over.
-    fn end_due<W>(&mut self, world: &mut W, now: Time)
-    where
-        W: Wires<A, Id = I, Socket = S>,
-    {
+    fn end_due(&mut self, world: &mut impl Wires<A, I, S>, now: Time) {
         while let Some(due) = self.due.pop_due(now) {
             match due {
                 Due::Call(mobile) => {
@@ -515,10 +512,7 @@ where
 
     /// Does what is due, and lets the machine act; whether there may be more. Follow with
     /// [`poll_transmit`](Self::poll_transmit) and [`poll_note`](Self::poll_note).
-    pub fn advance<W>(&mut self, world: &mut W, now: Time) -> bool
-    where
-        W: Wires<A, Id = I, Socket = S>,
-    {
+    pub fn advance(&mut self, world: &mut impl Wires<A, I, S>, now: Time) -> bool {
         if self.machine.next_timeout().is_some_and(|at| at <= now) {
             self.machine.handle_timeout(now);
         }
@@ -532,10 +526,7 @@ where
     }
 
     /// Does what the machine has to have done; whether there was anything.
-    fn handle_events<W>(&mut self, world: &mut W, now: Time) -> bool
-    where
-        W: Wires<A, Id = I, Socket = S>,
-    {
+    fn handle_events(&mut self, world: &mut impl Wires<A, I, S>, now: Time) -> bool {
         let mut some = false;
         for _ in 0..ROUND_MAX {
             let Some(event) = self.machine.poll_event() else { break };
@@ -547,10 +538,7 @@ where
 
     /// Tells mobiles that are here what is known of sessions whose state may not be used yet, and prepares for
     /// using it.
-    fn answer_tentatively<W>(&mut self, world: &mut W, now: Time)
-    where
-        W: Wires<A, Id = I, Socket = S>,
-    {
+    fn answer_tentatively(&mut self, world: &mut impl Wires<A, I, S>, now: Time) {
         let mut answered = Vec::new();
         for (mobile, attempt, state) in self.machine.unconfirmed() {
             let own = self.mobiles.at(mobile).and_then(|id| world.session(id));
@@ -576,10 +564,7 @@ where
         own.into_iter().flatten().min()
     }
 
-    fn handle_machine<W>(&mut self, world: &mut W, now: Time, event: BaseEvent<A>)
-    where
-        W: Wires<A, Id = I, Socket = S>,
-    {
+    fn handle_machine<W: Wires<A, I, S>>(&mut self, world: &mut W, now: Time, event: BaseEvent<A>) {
         match event {
             BaseEvent::Freeze { session, mobile } => self.give(world, now, session, mobile),
             BaseEvent::Over { session, mobile } => self.on_over(world, now, session, mobile),
@@ -619,10 +604,13 @@ where
     }
 
     /// The session broke and began anew elsewhere.
-    fn on_over<W>(&mut self, world: &mut W, now: Time, session: SessionId, mobile: A)
-    where
-        W: Wires<A, Id = I, Socket = S>,
-    {
+    fn on_over(
+        &mut self,
+        world: &mut impl Wires<A, I, S>,
+        now: Time,
+        session: SessionId,
+        mobile: A,
+    ) {
         self.end_leaving(world, |leaving| leaving.session == session);
         self.end_elsewhere(world, now, session);
         self.discard_deferred(world, session);
@@ -644,10 +632,7 @@ where
     }
 
     /// Whatever of a session is between this base and others is over.
-    fn end_elsewhere<W>(&mut self, world: &mut W, now: Time, session: SessionId)
-    where
-        W: Wires<A, Id = I, Socket = S>,
-    {
+    fn end_elsewhere(&mut self, world: &mut impl Wires<A, I, S>, now: Time, session: SessionId) {
         if let Some((_, sockets)) = self.recall(world, now, session) {
             sockets.into_values().for_each(|socket| world.reset(socket));
         }
@@ -661,10 +646,7 @@ where
     }
 
     /// Does what is due, or everything if `now` is `None`.
-    fn run_deferred<W>(&mut self, world: &mut W, now: Option<Time>)
-    where
-        W: Wires<A, Id = I, Socket = S>,
-    {
+    fn run_deferred(&mut self, world: &mut impl Wires<A, I, S>, now: Option<Time>) {
         while let Some(at) = self.next_deferred(world.is_ready())
             && now.is_none_or(|now| at <= now)
             && let Some((_, deferred)) = self.deferred.pop_front()
@@ -679,10 +661,7 @@ where
     }
 
     /// Wired halves of a session that is over need not be made, and those that are being made are reset.
-    fn discard_deferred<W>(&mut self, world: &mut W, session: SessionId)
-    where
-        W: Wires<A, Id = I, Socket = S>,
-    {
+    fn discard_deferred(&mut self, world: &mut impl Wires<A, I, S>, session: SessionId) {
         let restoring = self.restoring.iter_mut();
         restoring.filter(|restoring| restoring.session == session).for_each(Restoring::end);
         self.deferred.retain_mut(|(_, deferred)| match deferred {
@@ -696,10 +675,7 @@ where
     }
 
     /// Resets the connection with this name.
-    fn reset<W>(world: &mut W, id: I, conn: ConnId)
-    where
-        W: Wires<A, Id = I, Socket = S>,
-    {
+    fn reset(world: &mut impl Wires<A, I, S>, id: I, conn: ConnId) {
         if let Some((session, mut streams)) = world.session(id) {
             session.reset(&mut streams, conn, ResetReason::AssociationLost);
         }

@@ -20,10 +20,7 @@ where
     /// A mobile is served no more, and [the authority](Self::authority_mut) says so by now: nothing of it
     /// is kept for anybody, and none of its sessions leaves. Its association, if there is one, is to be
     /// lost next, and what is carried on it with it.
-    pub fn revoke<W>(&mut self, world: &mut W, now: Time, mobile: A)
-    where
-        W: Wires<A, Id = I, Socket = S>,
-    {
+    pub fn revoke(&mut self, world: &mut impl Wires<A, I, S>, now: Time, mobile: A) {
         let mut sessions: BTreeSet<SessionId> = self.kept_of(mobile).collect();
         for (session, frozen) in self.machine.revoke(mobile) {
             sessions.insert(session);

@@ -75,10 +75,13 @@ where
     S: Copy,
 {
     /// A state has come: its session is made anew, at once or as soon as the mobile is here.
-    pub(super) fn take<W>(&mut self, world: &mut W, now: Time, state: SessionState, mobile: A)
-    where
-        W: Wires<A, Id = I, Socket = S>,
-    {
+    pub(super) fn take(
+        &mut self,
+        world: &mut impl Wires<A, I, S>,
+        now: Time,
+        state: SessionState,
+        mobile: A,
+    ) {
         self.note(state.session, NoteKind::Received(state.encoded_len()));
         if self.mobiles.entry(mobile).call.is_none() {
             return self.rebuild(world, now, state, mobile);
@@ -90,15 +93,13 @@ where
     }
 
     /// Makes a session anew from its state.
-    pub(super) fn rebuild<W>(
+    pub(super) fn rebuild<W: Wires<A, I, S>>(
         &mut self,
         world: &mut W,
         now: Time,
         mut state: SessionState,
         mobile: A,
-    ) where
-        W: Wires<A, Id = I, Socket = S>,
-    {
+    ) {
         let session = state.session;
         let known = self.mobiles.entry(mobile);
         let Some(id) = known.at else {
@@ -151,16 +152,13 @@ where
 
     /// Wired halves of the session that are here already, or none where all was passed on. Their
     /// connections take up what was on its way between here and the base that had the session.
-    fn reclaim_wired<W>(
+    fn reclaim_wired(
         &mut self,
-        world: &mut W,
+        world: &mut impl Wires<A, I, S>,
         now: Time,
         state: &mut SessionState,
         unwired: &[Unwired<A>],
-    ) -> BTreeMap<ConnId, Option<S>>
-    where
-        W: Wires<A, Id = I, Socket = S>,
-    {
+    ) -> BTreeMap<ConnId, Option<S>> {
         let mut home = BTreeMap::new();
         let Some((here, mut sockets)) = self.recall(world, now, state.session) else { return home };
         for Unwired { conn, wired, .. } in unwired {
@@ -221,18 +219,16 @@ where
 
     /// A connection goes on with a wired half that another base keeps.
     #[expect(clippy::too_many_arguments, reason = "each is a different thing")]
-    fn bridge<W>(
+    fn bridge(
         &mut self,
-        world: &mut W,
+        world: &mut impl Wires<A, I, S>,
         now: Time,
         near: (I, ConnId),
         session: SessionId,
         target: &Target,
         anchor: A,
         far: ConnectionState,
-    ) where
-        W: Wires<A, Id = I, Socket = S>,
-    {
+    ) {
         let conn = near.1;
         let link = self.far(world, now, session, anchor);
         let imported = link
@@ -256,10 +252,11 @@ where
     }
 
     /// Has wired halves of a session that has come made anew.
-    pub(super) fn restore<W>(&mut self, world: &mut W, mut restoring: Restoring<A, I>)
-    where
-        W: Wires<A, Id = I, Socket = S>,
-    {
+    pub(super) fn restore(
+        &mut self,
+        world: &mut impl Wires<A, I, S>,
+        mut restoring: Restoring<A, I>,
+    ) {
         let images = core::mem::take(&mut restoring.images);
         match world.restore(restoring.session, restoring.mobile, images) {
             Some(made) => self.install(world, restoring, made),
@@ -268,24 +265,24 @@ where
     }
 
     /// Wired halves were made anew, as [`Wires::restore`] was asked to.
-    pub fn handle_restored<W>(
+    pub fn handle_restored<W: Wires<A, I, S>>(
         &mut self,
         world: &mut W,
         session: SessionId,
         made: Vec<Option<W::Made>>,
-    ) where
-        W: Wires<A, Id = I, Socket = S>,
-    {
+    ) {
         let at = self.restoring.iter().position(|restoring| restoring.session == session);
         if let Some(restoring) = at.and_then(|at| self.restoring.remove(at)) {
             self.install(world, restoring, made);
         }
     }
 
-    fn install<W>(&self, world: &mut W, restoring: Restoring<A, I>, made: Vec<Option<W::Made>>)
-    where
-        W: Wires<A, Id = I, Socket = S>,
-    {
+    fn install<W: Wires<A, I, S>>(
+        &self,
+        world: &mut W,
+        restoring: Restoring<A, I>,
+        made: Vec<Option<W::Made>>,
+    ) {
         let Restoring { id, mobile, connections, over, .. } = restoring;
         let mut made = made.into_iter();
         for restored in connections {
@@ -307,10 +304,12 @@ where
     }
 
     /// Resets a session's connections, and so their fixed hosts are notified.
-    pub(super) fn discard<W>(&mut self, world: &mut W, now: Time, mut state: SessionState)
-    where
-        W: Wires<A, Id = I, Socket = S>,
-    {
+    pub(super) fn discard(
+        &mut self,
+        world: &mut impl Wires<A, I, S>,
+        now: Time,
+        mut state: SessionState,
+    ) {
         let session = state.session;
         if let Some((_, sockets)) = self.recall(world, now, session) {
             sockets.into_values().for_each(|socket| world.reset(socket));

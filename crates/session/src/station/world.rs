@@ -13,10 +13,9 @@ use crate::{ConnId, SessionId};
 /// simulator's.
 ///
 /// Bases and mobiles are called `A`. An association is a mobile's, or one that a base made to
-/// another, at either end of it.
-pub trait Wires<A>: Associations {
-    /// Names a wired half. It may be one that is still being made.
-    type Socket: Copy;
+/// another, at either end of it, and named by an `I`. A wired half is named by an `S`, one that is still
+/// being made, too.
+pub trait Wires<A, I, S>: Associations<Id = I> {
     /// A wired half that was made anew, and has no connection yet.
     type Made;
 
@@ -25,41 +24,41 @@ pub trait Wires<A>: Associations {
 
     /// Makes an association to another base, over which the bytes of one session's connections are to
     /// go. `None` if that base is not known, or there are no means.
-    fn link(&mut self, base: A) -> Option<Self::Id>;
+    fn link(&mut self, base: A) -> Option<I>;
 
     /// Whether an association that was made by [`link`](Self::link) stands.
-    fn is_linked(&self, id: Self::Id) -> bool;
+    fn is_linked(&self, id: I) -> bool;
 
     /// Ends an association that was made by [`link`](Self::link).
-    fn unlink(&mut self, id: Self::Id, farewell: Farewell);
+    fn unlink(&mut self, id: I, farewell: Farewell);
 
     /// Closes an association that another base made, which is notified.
-    fn close(&mut self, id: Self::Id);
+    fn close(&mut self, id: I);
 
     /// Wired halves that have a connection's name in the session of an association.
-    fn wired(&self, id: Self::Id) -> Vec<(ConnId, Self::Socket)>;
+    fn wired(&self, id: I) -> Vec<(ConnId, S)>;
 
     /// What becomes of a wired half when that mobile's session leaves; `None` if it is of no more use,
     /// or was not made yet.
-    fn fate(&self, mobile: A, socket: Self::Socket) -> Option<Fate>;
+    fn fate(&self, mobile: A, socket: S) -> Option<Fate>;
 
     /// What it does; `None` if it is no more.
-    fn state(&self, socket: Self::Socket) -> Option<SocketState>;
+    fn state(&self, socket: S) -> Option<SocketState>;
 
     /// Whether the fixed host has been sent the end of the mobile's bytes.
-    fn is_write_done(&self, socket: Self::Socket) -> bool;
+    fn is_write_done(&self, socket: S) -> bool;
 
     /// From here on it belongs to this connection.
-    fn attach(&mut self, socket: Self::Socket, name: Name<Self::Id>);
+    fn attach(&mut self, socket: S, name: Name<I>);
 
     /// From here on it belongs to no connection, and waits.
-    fn detach(&mut self, socket: Self::Socket);
+    fn detach(&mut self, socket: S);
 
     /// Sends a reset to the fixed host; one that is over is closed.
-    fn reset(&mut self, socket: Self::Socket);
+    fn reset(&mut self, socket: S);
 
     /// Connects a mobile's connection to that of another base's association.
-    fn splice(&mut self, target: &Target, bridge: Bridge<Self::Id>);
+    fn splice(&mut self, target: &Target, bridge: Bridge<I>);
 
     /// Takes wired halves out, as bytes for another base. Packets for the mobile's address are to
     /// reset no connection that is elsewhere from here on, even if there are none to take.
@@ -71,8 +70,8 @@ pub trait Wires<A>: Associations {
         &mut self,
         session: SessionId,
         mobile: A,
-        leaving: Vec<Name<Self::Socket>>,
-    ) -> Option<Vec<(ConnId, Dumped<Self::Socket>)>>;
+        leaving: Vec<Name<S>>,
+    ) -> Option<Vec<(ConnId, Dumped<S>)>>;
 
     /// Makes wired halves anew from what [`dump`](Self::dump) gave. Packets for the mobile come here from
     /// here on.
@@ -89,20 +88,20 @@ pub trait Wires<A>: Associations {
 
     /// A wired half that was made anew has its connection in the session of an association. That of a
     /// connection that has ended ends as it did.
-    fn install(&mut self, id: Self::Id, restored: Restored, made: Self::Made);
+    fn install(&mut self, id: I, restored: Restored, made: Self::Made);
 
     /// What a mobile's wired halves hold at this moment, up to `limit` bytes of it, to be sent ahead of a
     /// handoff: bytes that [`dump`](Self::dump) would give, in whatever form. None of those that stay.
-    fn previews(&self, id: Self::Id, mobile: A, limit: Bytes) -> Vec<(ConnId, Vec<u8>)>;
+    fn previews(&self, id: I, mobile: A, limit: Bytes) -> Vec<(ConnId, Vec<u8>)>;
 
     /// What else goes along with the session of an association that is about to be frozen, opaque to the
     /// machine: what the hop's transport has learned, wired halves whose connections are over.
-    fn hop_state(&mut self, _id: Self::Id) -> Vec<u8> {
+    fn hop_state(&mut self, _id: I) -> Vec<u8> {
         Vec::new()
     }
 
     /// Goes on with what [`hop_state`](Self::hop_state) gave at another base.
-    fn adopt_hop_state(&mut self, _id: Self::Id, _state: &[u8]) {}
+    fn adopt_hop_state(&mut self, _id: I, _state: &[u8]) {}
 
     /// Resets wired halves that were dumped, and that nobody came for.
     fn discard(&mut self, session: SessionId, images: Vec<Vec<u8>>);

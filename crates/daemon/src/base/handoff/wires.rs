@@ -105,11 +105,10 @@ impl Associations for BaseWires<'_> {
     }
 }
 
-impl Wires<PublicKey> for BaseWires<'_> {
-    type Socket = Key;
+impl Wires<PublicKey, BaseAssociationId, Key> for BaseWires<'_> {
     type Made = Result<OwnedFd, String>;
 
-    fn link(&mut self, base: PublicKey) -> Option<Self::Id> {
+    fn link(&mut self, base: PublicKey) -> Option<BaseAssociationId> {
         let peer = self.means.peer(base)?;
         let (hop, mut turn) = self.core.turn();
         let part = hop
@@ -120,24 +119,24 @@ impl Wires<PublicKey> for BaseWires<'_> {
         Some(BaseAssociationId::Link(part))
     }
 
-    fn is_linked(&self, id: Self::Id) -> bool {
+    fn is_linked(&self, id: BaseAssociationId) -> bool {
         matches!(id, BaseAssociationId::Link(part) if self.core.hop.is_linked(part))
     }
 
-    fn unlink(&mut self, id: Self::Id, farewell: Farewell) {
+    fn unlink(&mut self, id: BaseAssociationId, farewell: Farewell) {
         let BaseAssociationId::Link(part) = id else { return };
         self.core.close_session(id);
         let (hop, mut turn) = self.core.turn();
         hop.unlink(&mut turn, part, farewell);
     }
 
-    fn close(&mut self, id: Self::Id) {
+    fn close(&mut self, id: BaseAssociationId) {
         if let BaseAssociationId::Peer(association) = id {
             self.core.hop.close_accepted(association);
         }
     }
 
-    fn wired(&self, id: Self::Id) -> Vec<(ConnId, Key)> {
+    fn wired(&self, id: BaseAssociationId) -> Vec<(ConnId, Key)> {
         self.core.connections_of(id)
     }
 
@@ -194,7 +193,7 @@ impl Wires<PublicKey> for BaseWires<'_> {
         matches!(phase, Some(Phase::Relaying(relay)) if relay.is_write_done())
     }
 
-    fn attach(&mut self, socket: Key, name: Name<Self::Id>) {
+    fn attach(&mut self, socket: Key, name: Name<BaseAssociationId>) {
         self.core.rename(socket, name.0, name.1);
     }
 
@@ -214,7 +213,7 @@ impl Wires<PublicKey> for BaseWires<'_> {
         }
     }
 
-    fn splice(&mut self, target: &Target, bridge: Bridge<Self::Id>) {
+    fn splice(&mut self, target: &Target, bridge: Bridge<BaseAssociationId>) {
         self.core.add_bridge(target.to_string(), bridge);
     }
 
@@ -266,7 +265,7 @@ impl Wires<PublicKey> for BaseWires<'_> {
         }
     }
 
-    fn install(&mut self, id: Self::Id, restored: Restored, made: Self::Made) {
+    fn install(&mut self, id: BaseAssociationId, restored: Restored, made: Self::Made) {
         let Restored { conn, target, read_done, ended } = restored;
         // The source needs the key, and the key the socket: the source is corrected after.
         let socket = made.and_then(|fd| {

@@ -374,8 +374,7 @@ impl NodeWires<'_> {
     }
 }
 
-impl Wires<u32> for NodeWires<'_> {
-    type Socket = u64;
+impl Wires<u32, At, u64> for NodeWires<'_> {
     /// Which of the fixed host's connections it is.
     type Made = usize;
 

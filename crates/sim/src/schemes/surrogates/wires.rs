@@ -74,8 +74,7 @@ impl Associations for Surrogates {
     }
 }
 
-impl Wires<SocketAddr> for Surrogates {
-    type Socket = u64;
+impl Wires<SocketAddr, Way, u64> for Surrogates {
     type Made = Half;
 
     /// Here nothing takes the time of a kernel.
