@@ -289,21 +289,22 @@ fn mhp_messages() {
 
 #[test]
 fn messages_of_the_helper() {
-    let (v4, v6) = ([4, 10, 9, 0, 7], [&[6, 0x20, 1][..], &[7; 14]].concat());
-    let (from, to) = ([&v4[..], &[0, 80]].concat(), [&v4[..], &[31, 144]].concat());
-    let name = [&[0, 0, 0, 4][..], b"eth0"].concat();
+    let (v4, v6) = ([0, 10, 9, 0, 7], [&[1, 0x20, 1][..], &[7; 14]].concat());
+    let (from, to) = ([&v4[..], &[80]].concat(), [&v4[..], &[0x90, 0x3f]].concat());
+    let text = |text: &str| [&[text.len() as u8][..], text.as_bytes()].concat();
+    let (name, network) = (text("eth0"), text("10.9.0.0/24"));
     let requests: [&[&[u8]]; 9] = [
-        &[&[1, 0]],
-        &[&[1, 1, 1]],
-        &[&[1, 2], &from, &[1, 0, 1, 0, 0, 0, 1, 0, 0]],
-        &[&[1, 3], &from, &to],
-        &[&[1, 5], &v4, &[24], &v6, &[64]],
-        &[&[1, 6], &v4, &[0], &v4],
-        &[&[1, 6], &v6, &[1], &name],
-        &[&[1, 8], &v4, &name],
-        &[&[1, 11], &v4, &v6],
+        &[&[2, 0]],
+        &[&[2, 1, 1]],
+        &[&[2, 2, 1], &from, &[1, 0x80, 0x80, 4, 0x80, 0x80, 4]],
+        &[&[2, 3, 1], &from, &to],
+        &[&[2, 5, 1], &network],
+        &[&[2, 6, 2], &v4, &v6],
+        &[&[2, 7], &v4, &[0], &v4],
+        &[&[2, 7], &v6, &[1], &name],
+        &[&[2, 9], &v4, &name],
     ];
-    let answers: [&[&[u8]]; 3] = [&[&[1, 0]], &[&[1, 1, 0, 1, 0, 0, 0, 13]], &[&[1, 2], &name]];
+    let answers: [&[&[u8]]; 3] = [&[&[2, 0]], &[&[2, 1, 1, 26]], &[&[2, 2], &name]];
     let samples: Vec<Vec<u8>> =
         requests.iter().chain(&answers).map(|parts| parts.concat()).collect();
     let samples: Vec<&[u8]> = samples.iter().map(Vec::as_slice).collect();
@@ -312,12 +313,23 @@ fn messages_of_the_helper() {
 
 #[test]
 fn images_of_connections() {
-    let ends = [4, 10, 9, 0, 7, 15, 160, 4, 192, 0, 2, 1, 0, 80];
-    let numbers = [0, 0, 16, 0].repeat(15);
-    let name = [&[0, 0, 0, 5][..], b"cubic"].concat();
-    let queue = |bytes: &[u8]| [&[0, 0, 0, bytes.len() as u8][..], bytes].concat();
-    let queues = [queue(b"unread"), queue(b""), queue(b"not sent")].concat();
-    let whole = [&[2, 0b0001_1101][..], &ends, &[5, 180, 7, 9], &numbers, &name, &queues].concat();
+    let ends = [0, 10, 9, 0, 7, 0xa0, 0x1f, 0, 192, 0, 2, 1, 80];
+    let number = [0x80, 0x20];
+    let text = |text: &[u8]| [&[text.len() as u8][..], text].concat();
+    let whole = [
+        &[3][..],
+        &ends,
+        &[0, 1, 0xb4, 0x0b, 1, 7, 9, 1, 1],
+        &number.repeat(2),
+        &text(b"unread"),
+        &number,
+        &text(b""),
+        &text(b"not sent"),
+        &number.repeat(7),
+        &[1, 0, 0, 0],
+        &text(b"cubic"),
+    ]
+    .concat();
     assert!(Image::decode(&whole).is_ok(), "{:?}", Image::decode(&whole));
     smoke("image", 2, image::run, &[&whole, &whole[..whole.len() - 3]]);
 }

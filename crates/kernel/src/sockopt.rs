@@ -6,6 +6,8 @@ use std::io;
 use std::mem;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
+use serde::{Deserialize, Serialize};
+
 /// Bytes that were received and not read (sockios.h: `SIOCINQ`).
 const SIOCINQ: libc::c_ulong = 0x541b;
 /// Bytes that the peer has not acknowledged (`SIOCOUTQ`).
@@ -18,7 +20,7 @@ const SO_BUF_LOCK: libc::c_int = 72;
 const INFO_LENGTH: usize = 104;
 
 /// `TCP_REPAIR` (tcp(7) does not tell; `enum` beside it in linux/tcp.h).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Repair {
     /// The socket sends nothing and can be read out or filled.
     On,
@@ -29,20 +31,6 @@ pub enum Repair {
 }
 
 impl Repair {
-    /// As the helper's messages have it.
-    pub fn to_wire(self) -> u8 {
-        match self {
-            Self::Off => 0,
-            Self::On => 1,
-            Self::OffSilently => 2,
-        }
-    }
-
-    /// The mode that a message means; none if there is none.
-    pub fn from_wire(n: u8) -> Option<Self> {
-        [Self::Off, Self::On, Self::OffSilently].into_iter().find(|mode| mode.to_wire() == n)
-    }
-
     fn value(self) -> i32 {
         match self {
             Self::Off => 0,
@@ -64,7 +52,7 @@ pub enum Queue {
 }
 
 /// `struct tcp_repair_window`.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Window {
     /// The segment that last changed the send window.
     pub snd_wl1: u32,

@@ -10,7 +10,6 @@
 //! reset ever leaves.
 
 mod admin;
-mod codec;
 mod dump;
 mod error;
 pub mod helper;
@@ -28,6 +27,8 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 
+use serde::{Deserialize, Serialize};
+
 pub use self::admin::Admin;
 pub use self::dump::{Dumped, Failed, dump_all};
 pub use self::error::MigrateError;
@@ -38,7 +39,7 @@ pub use self::routing::{RouteMode, Routing};
 pub use self::worker::{Handle, Worker};
 
 /// The four-tuple of a wired connection.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct Flow {
     /// The mobile's end: its address, and the port that the base has chosen.
     pub local: SocketAddr,

@@ -12,12 +12,13 @@ use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags,
 };
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
 use super::Flow;
-use super::codec::{Reader, put_address, put_ip, put_string, put_u16, put_u32};
 
 /// The form of the messages. A helper of another version refuses.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 /// Descriptors in one message (the kernel takes 253).
 pub(super) const FDS_MAX: usize = 128;
 /// Four-tuples in one message.
@@ -30,11 +31,11 @@ pub(super) const MESSAGE_MAX: usize = 192 * 1024;
 pub(super) const BUFFER_MAX: u32 = 128 << 20;
 /// The longest name of an interface (`IFNAMSIZ` without its zero).
 const NAME_MAX: usize = 15;
-/// The longest explanation in an answer, bytes.
+/// The longest explanation in an answer, characters.
 const TEXT_MAX: usize = 1024;
 
 /// Where packets for a mobile's address go.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Route {
     /// To another router.
     Via(IpAddr),
@@ -45,7 +46,7 @@ pub enum Route {
 }
 
 /// A socket to be made.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) struct SocketRequest {
     /// Port 0: any.
     pub(super) local: SocketAddr,
@@ -53,7 +54,7 @@ pub(super) struct SocketRequest {
     pub(super) repair: Option<(u32, u32)>,
 }
 
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) enum Request {
     /// Are you there, and of my version?
     Hello,
@@ -76,151 +77,51 @@ pub(super) enum Request {
 
 impl Request {
     pub(super) fn encode(&self) -> Vec<u8> {
-        let mut out = vec![VERSION, self.kind()];
-        match self {
-            Self::Hello | Self::Goodbye => {}
-            Self::Repair(mode) => out.push(mode.to_wire()),
-            Self::Sockets(wanted) => wanted.iter().for_each(|w| put_wanted(&mut out, w)),
-            Self::Freeze(flows) | Self::Thaw(flows) => {
-                for flow in flows {
-                    put_address(&mut out, flow.local);
-                    put_address(&mut out, flow.remote);
-                }
-            }
-            Self::Guard(networks) => networks.iter().for_each(|n| put_network(&mut out, n)),
-            Self::Answer(addresses) => addresses.iter().for_each(|ip| put_ip(&mut out, *ip)),
-            Self::Route(address, route) => {
-                put_ip(&mut out, *address);
-                put_route(&mut out, route);
-            }
-            Self::Unroute(address) => put_ip(&mut out, *address),
-            Self::Announce(address, interface) | Self::Retract(address, interface) => {
-                put_ip(&mut out, *address);
-                put_string(&mut out, interface.as_bytes());
-            }
-        }
-        out
+        encode(self)
     }
 
-    fn kind(&self) -> u8 {
-        match self {
-            Self::Hello => 0,
-            Self::Repair(_) => 1,
-            Self::Sockets(_) => 2,
-            Self::Freeze(_) => 3,
-            Self::Thaw(_) => 4,
-            Self::Guard(_) => 5,
-            Self::Route(..) => 6,
-            Self::Unroute(_) => 7,
-            Self::Announce(..) => 8,
-            Self::Retract(..) => 9,
-            Self::Goodbye => 10,
-            Self::Answer(_) => 11,
-        }
-    }
-
-    /// Nothing if it is not a request of this version, whole and with nothing behind it.
+    /// Nothing if it is not a request of this version, whole and with nothing behind it, or asks for what
+    /// no client does.
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
-        let mut reader = Reader::new(bytes);
-        if reader.u8()? != VERSION {
-            return None;
+        decode(bytes).filter(Self::is_sensible)
+    }
+
+    fn is_sensible(&self) -> bool {
+        let bounded = |(receive, send)| receive <= BUFFER_MAX && send <= BUFFER_MAX;
+        match self {
+            Self::Sockets(wanted) => {
+                wanted.len() <= FDS_MAX && wanted.iter().all(|w| w.repair.is_none_or(bounded))
+            }
+            Self::Freeze(flows) | Self::Thaw(flows) => flows.len() <= FLOWS_MAX,
+            Self::Guard(networks) => networks.len() <= NETWORKS_MAX,
+            Self::Answer(addresses) => addresses.len() <= NETWORKS_MAX,
+            Self::Route(_, Route::OnLink(name))
+            | Self::Announce(_, name)
+            | Self::Retract(_, name) => is_name(name),
+            _ => true,
         }
-        let request = match reader.u8()? {
-            0 => Self::Hello,
-            1 => Self::Repair(Repair::from_wire(reader.u8()?)?),
-            2 => Self::Sockets(list(&mut reader, FDS_MAX, read_wanted)?),
-            3 => Self::Freeze(list(&mut reader, FLOWS_MAX, read_flow)?),
-            4 => Self::Thaw(list(&mut reader, FLOWS_MAX, read_flow)?),
-            5 => Self::Guard(list(&mut reader, NETWORKS_MAX, read_network)?),
-            6 => Self::Route(reader.ip()?, read_route(&mut reader)?),
-            7 => Self::Unroute(reader.ip()?),
-            8 => Self::Announce(reader.ip()?, read_name(&mut reader)?),
-            9 => Self::Retract(reader.ip()?, read_name(&mut reader)?),
-            10 => Self::Goodbye,
-            11 => Self::Answer(list(&mut reader, NETWORKS_MAX, |reader| reader.ip())?),
-            _ => return None,
-        };
-        reader.is_empty().then_some(request)
     }
 }
 
-fn list<T>(
-    reader: &mut Reader<'_>,
-    most: usize,
-    read: fn(&mut Reader<'_>) -> Option<T>,
-) -> Option<Vec<T>> {
-    let mut all = Vec::new();
-    while !reader.is_empty() {
-        if all.len() == most {
-            return None;
-        }
-        all.push(read(reader)?);
-    }
-    Some(all)
+fn encode(message: &impl Serialize) -> Vec<u8> {
+    // Nothing that is sent here has what the form cannot say; were it otherwise, the helper would refuse.
+    postcard::to_allocvec(&(VERSION, message)).unwrap_or_default()
 }
 
-fn put_wanted(out: &mut Vec<u8>, wanted: &SocketRequest) {
-    put_address(out, wanted.local);
-    out.push(u8::from(wanted.repair.is_some()));
-    let (receive, send) = wanted.repair.unwrap_or_default();
-    put_u32(out, receive);
-    put_u32(out, send);
-}
-
-fn read_wanted(reader: &mut Reader<'_>) -> Option<SocketRequest> {
-    let local = reader.address()?;
-    let in_repair = reader.u8()? != 0;
-    let room = (reader.u32()?, reader.u32()?);
-    let bounded = room.0 <= BUFFER_MAX && room.1 <= BUFFER_MAX;
-    bounded.then_some(SocketRequest { local, repair: in_repair.then_some(room) })
-}
-
-fn read_flow(reader: &mut Reader<'_>) -> Option<Flow> {
-    Some(Flow { local: reader.address()?, remote: reader.address()? })
-}
-
-fn put_network(out: &mut Vec<u8>, network: &Network) {
-    let (ip, bits) = network.prefix();
-    put_ip(out, ip);
-    out.push(bits);
-}
-
-fn read_network(reader: &mut Reader<'_>) -> Option<Network> {
-    format!("{}/{}", reader.ip()?, reader.u8()?).parse().ok()
-}
-
-fn put_route(out: &mut Vec<u8>, route: &Route) {
-    match route {
-        Route::Via(gateway) => {
-            out.push(0);
-            put_ip(out, *gateway);
-        }
-        Route::OnLink(interface) => {
-            out.push(1);
-            put_string(out, interface.as_bytes());
-        }
-        Route::Local => out.push(2),
-    }
-}
-
-fn read_route(reader: &mut Reader<'_>) -> Option<Route> {
-    match reader.u8()? {
-        0 => reader.ip().map(Route::Via),
-        1 => read_name(reader).map(Route::OnLink),
-        2 => Some(Route::Local),
-        _ => None,
-    }
+fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
+    let (_, message) = bytes.split_first().filter(|(version, _)| **version == VERSION)?;
+    let (message, rest) = postcard::take_from_bytes(message).ok()?;
+    rest.is_empty().then_some(message)
 }
 
 /// The name of an interface; it becomes part of a path and of rules, so only plain ones pass.
-fn read_name(reader: &mut Reader<'_>) -> Option<String> {
-    let name = std::str::from_utf8(reader.string(NAME_MAX)?).ok()?;
+fn is_name(name: &str) -> bool {
     let good = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
     let starts_well = name.bytes().next().is_some_and(|b| b.is_ascii_alphanumeric());
-    (starts_well && name.bytes().all(good)).then(|| name.to_owned())
+    starts_well && name.len() <= NAME_MAX && name.bytes().all(good)
 }
 
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) enum Answer {
     Done,
     /// For each descriptor or socket of the request zero or the kernel's error number.
@@ -230,43 +131,21 @@ pub(super) enum Answer {
 }
 
 impl Answer {
+    /// One that says why nothing was done, as far as there is room for it.
+    pub(super) fn failed(why: &str) -> Self {
+        Self::Failed(why.chars().take(TEXT_MAX).collect())
+    }
+
     pub(super) fn encode(&self) -> Vec<u8> {
-        let mut out = vec![VERSION];
-        match self {
-            Self::Done => out.push(0),
-            Self::Each(errors) => {
-                out.push(1);
-                put_u16(&mut out, errors.len() as u16);
-                errors.iter().for_each(|e| put_u32(&mut out, e.cast_unsigned()));
-            }
-            Self::Failed(text) => {
-                out.push(2);
-                let mut end = text.len().min(TEXT_MAX);
-                while !text.is_char_boundary(end) {
-                    end -= 1;
-                }
-                put_string(&mut out, &text.as_bytes()[..end]);
-            }
-        }
-        out
+        encode(self)
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
-        let mut reader = Reader::new(bytes);
-        if reader.u8()? != VERSION {
-            return None;
-        }
-        let answer = match reader.u8()? {
-            0 => Self::Done,
-            1 => {
-                let count = Some(usize::from(reader.u16()?)).filter(|count| *count <= FDS_MAX)?;
-                let errors: Option<Vec<i32>> = (0..count).map(|_| reader.i32()).collect();
-                Self::Each(errors?)
-            }
-            2 => Self::Failed(String::from_utf8_lossy(reader.string(TEXT_MAX)?).into_owned()),
-            _ => return None,
-        };
-        reader.is_empty().then_some(answer)
+        decode(bytes).filter(|answer| match answer {
+            Self::Done => true,
+            Self::Each(errors) => errors.len() <= FDS_MAX,
+            Self::Failed(why) => why.chars().count() <= TEXT_MAX,
+        })
     }
 }
 
@@ -367,9 +246,11 @@ mod tests {
         }
         let many = Answer::Each(vec![0; FDS_MAX + 1]).encode();
         assert_eq!(Answer::decode(&many), None);
-        assert_eq!(Answer::decode(&many[..many.len() - 4]), None);
-        let long = Answer::Failed("é".repeat(TEXT_MAX)).encode();
-        assert!(matches!(Answer::decode(&long), Some(Answer::Failed(_))));
+        assert_eq!(Answer::decode(&many[..many.len() - 1]), None);
+        let long = "é".repeat(TEXT_MAX + 1);
+        assert_eq!(Answer::decode(&Answer::Failed(long.clone()).encode()), None);
+        let said = Answer::failed(&long);
+        assert_eq!(Answer::decode(&said.encode()), Some(said));
     }
 
     #[test]
@@ -399,14 +280,14 @@ mod tests {
     proptest! {
         #[test]
         fn no_bytes_make_the_decoders_panic(
-            mut bytes in prop::collection::vec(any::<u8>(), 0..200), kind in 0u8..12,
+            mut bytes in prop::collection::vec(any::<u8>(), 0..200), kind in 0u8..13,
         ) {
             if let [version, k, ..] = &mut bytes[..] {
                 (*version, *k) = (VERSION, kind);
             }
             let _ = Answer::decode(&bytes);
             if let Some(request) = Request::decode(&bytes) {
-                // A flag may be any number but zero.
+                // A number may be written in more bytes than it needs.
                 prop_assert_eq!(Request::decode(&request.encode()), Some(request));
             }
         }

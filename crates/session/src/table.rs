@@ -2,8 +2,8 @@
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use core::hash::{BuildHasherDefault, Hasher};
 
+use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use hashbrown::hash_map::IntoIter;
 use lasthop_hop::StreamId;
@@ -94,29 +94,8 @@ impl Conn {
     }
 }
 
-/// Stream numbers are counted up by a transport that bounds how far ahead they may be, so a fixed
-/// multiplication is enough to spread them.
-#[derive(Default)]
-pub(crate) struct IdHasher(u64);
-
-impl Hasher for IdHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for &b in bytes {
-            self.write_u64(u64::from(b));
-        }
-    }
-
-    fn write_u64(&mut self, n: u64) {
-        let product = u128::from(self.0 ^ n) * 0x9e37_79b9_7f4a_7c15;
-        self.0 = product as u64 ^ (product >> 64) as u64;
-    }
-}
-
-type Map = HashMap<ConnId, Conn, BuildHasherDefault<IdHasher>>;
+/// Numbers of connections are counted up within bounds, so that nobody can choose many that collide.
+type Map = HashMap<ConnId, Conn, FixedState>;
 
 /// Marks the names of streams whose first message is not read yet: no connection has such a number.
 const PROVISIONAL: u64 = 1 << 63;
@@ -139,7 +118,7 @@ pub(crate) fn is_provisional(id: ConnId) -> bool {
 pub(crate) struct Table {
     conns: Map,
     /// Streams whose number is not their connection's: those after a handoff.
-    by_stream: HashMap<u64, ConnId, BuildHasherDefault<IdHasher>>,
+    by_stream: HashMap<u64, ConnId, FixedState>,
     half_open: usize,
     parked: usize,
     /// Streams that are nobody's connection yet.

@@ -1,9 +1,9 @@
 //! TCP over IP over a link, as layers.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
 use std::net::Ipv4Addr;
 
+use foldhash::fast::FixedState;
 use lasthop_tcp::{Config, Ports, Socket, State};
 use lasthop_units::{Bytes, Duration, Time};
 use lasthop_wire::ip::Addresses;
@@ -46,43 +46,6 @@ struct Key {
     ports: (u16, u16),
 }
 
-/// A multiplicative hash: a host that faces strangers would add a secret, at the same cost.
-#[derive(Clone, Copy, Default)]
-struct Mix(u64);
-
-impl Hasher for Mix {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for piece in bytes.chunks(8) {
-            let word = piece.iter().fold(0, |word, &byte| word << 8 | u64::from(byte));
-            self.write_u64(word);
-        }
-    }
-
-    fn write_u16(&mut self, n: u16) {
-        self.write_u64(n.into());
-    }
-
-    fn write_u32(&mut self, n: u32) {
-        self.write_u64(n.into());
-    }
-
-    fn write_u64(&mut self, n: u64) {
-        self.0 = (self.0.rotate_left(5) ^ n).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    }
-
-    fn write_usize(&mut self, n: usize) {
-        self.write_u64(n as u64);
-    }
-
-    fn write_isize(&mut self, n: isize) {
-        self.write_u64(n.cast_unsigned() as u64);
-    }
-}
-
 struct Entry {
     socket: Socket,
     remote: Ipv4Addr,
@@ -97,7 +60,8 @@ pub struct TcpIp {
     neighbour: Mac,
     ip: Ip,
     connections: Vec<Entry>,
-    by_key: HashMap<Key, usize, BuildHasherDefault<Mix>>,
+    /// A host that faces strangers would add a secret to the hash, at the same cost.
+    by_key: HashMap<Key, usize, FixedState>,
     config: Config,
     next_look: Time,
 }

@@ -93,7 +93,7 @@ impl Duty {
                 Ok(())
             }
         };
-        (done.map_or_else(Answer::Failed, |()| Answer::Done), Vec::new())
+        (done.map_or_else(|why| Answer::failed(&why), |()| Answer::Done), Vec::new())
     }
 
     /// Removes what stands for a client.

@@ -4,13 +4,11 @@
 //! copy may be as old as it likes, and a prediction can be wrong without anything else being so.
 
 use alloc::vec::Vec;
-use core::hash::BuildHasherDefault;
 
+use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use lasthop_wire::mhp::handoff::CopyName;
 use lasthop_wire::varint;
-
-use crate::table::IdHasher;
 
 /// First byte of a remainder, where a whole state has its version.
 const REMAINDER: u8 = 0x80;
@@ -19,7 +17,7 @@ const HEADER_LEN: usize = 1 + 8 + 8 + 8;
 /// Stretches of the copy that are looked for. Shorter ones are not worth their description.
 const BLOCK: usize = 32;
 
-type Index = HashMap<u64, usize, BuildHasherDefault<IdHasher>>;
+type Index = HashMap<u64, usize, FixedState>;
 
 /// Names the first bytes of a copy as far as they have come.
 pub(super) fn name(copy: &[u8]) -> CopyName {
