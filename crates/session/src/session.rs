@@ -391,8 +391,7 @@ impl Session {
 
     /// When [`handle_timeout`](Self::handle_timeout) wants to be called.
     pub fn next_timeout(&self) -> Option<Time> {
-        let opening = self.table.earliest().map(|(deadline, _)| deadline);
-        [opening, self.moves.next_timeout()].into_iter().flatten().min()
+        [self.table.next_deadline(), self.moves.next_timeout()].into_iter().flatten().min()
     }
 
     /// Ends the openings that took too long, and tells the base again which connections live if it has not
@@ -400,9 +399,7 @@ impl Session {
     pub fn handle_timeout(&mut self, now: Time, hop: &mut impl Streams) {
         self.advance(now);
         self.call_roll_again(hop);
-        while let Some((deadline, id)) = self.table.earliest()
-            && deadline <= self.now
-        {
+        while let Some(id) = self.table.pop_due(self.now) {
             self.stats.timed_out += 1;
             match self.table.phase(id) {
                 Some(Phase::Asking(opening)) => {

@@ -7,7 +7,7 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use hashbrown::hash_map::IntoIter;
 use lasthop_hop::StreamId;
-use lasthop_units::Time;
+use lasthop_units::{Time, Timers};
 use lasthop_wire::mhp::{Opening, Refusal};
 
 use crate::ConnId;
@@ -63,9 +63,7 @@ pub(crate) struct Conn {
     pub(crate) origin: Option<Box<Origin>>,
     /// What the user gave it.
     pub(crate) priority: Option<u32>,
-    deadline: Time,
-    earlier: Option<ConnId>,
-    later: Option<ConnId>,
+    deadline: Option<Time>,
 }
 
 impl Conn {
@@ -110,10 +108,7 @@ pub(crate) fn is_provisional(id: ConnId) -> bool {
     id.0 & PROVISIONAL != 0
 }
 
-/// The connections, and the list of those with a deadline, earliest first.
-///
-/// All deadlines of a session are equally far ahead when they are set, so appending keeps the list
-/// sorted, and setting and clearing one costs the same however many there are.
+/// The connections, and when what some of them wait for must have come.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     conns: Map,
@@ -123,8 +118,7 @@ pub(crate) struct Table {
     parked: usize,
     /// Streams that are nobody's connection yet.
     unnamed: usize,
-    first: Option<ConnId>,
-    last: Option<ConnId>,
+    timers: Timers<ConnId>,
 }
 
 impl Table {
@@ -232,9 +226,7 @@ impl Table {
             rest: None,
             origin: None,
             priority: None,
-            deadline: Time::NEVER,
-            earlier: None,
-            later: None,
+            deadline: None,
         };
         self.remove(id);
         self.conns.insert(id, conn);
@@ -269,42 +261,32 @@ impl Table {
         core::mem::take(self).conns.into_iter()
     }
 
-    /// Sets a deadline that must not be before any other of this table.
+    /// Sets a deadline.
     pub(crate) fn arm(&mut self, id: ConnId, deadline: Time) {
-        self.disarm(id);
-        let earlier = self.last;
-        let Some(conn) = self.conns.get_mut(&id) else { return };
-        conn.deadline = deadline;
-        conn.earlier = earlier;
-        self.last = Some(id);
-        match earlier.and_then(|e| self.conns.get_mut(&e)) {
-            Some(conn) => conn.later = Some(id),
-            None => self.first = Some(id),
-        }
+        self.set_deadline(id, Some(deadline));
     }
 
     /// Clears a deadline.
     pub(crate) fn disarm(&mut self, id: ConnId) {
-        let Some(conn) = self.conns.get_mut(&id) else { return };
-        if conn.deadline == Time::NEVER {
-            return;
-        }
-        conn.deadline = Time::NEVER;
-        let (earlier, later) = (conn.earlier.take(), conn.later.take());
-        match earlier.and_then(|e| self.conns.get_mut(&e)) {
-            Some(conn) => conn.later = later,
-            None => self.first = later,
-        }
-        match later.and_then(|l| self.conns.get_mut(&l)) {
-            Some(conn) => conn.earlier = earlier,
-            None => self.last = earlier,
-        }
+        self.set_deadline(id, None);
     }
 
-    /// The earliest deadline and whose it is.
-    pub(crate) fn earliest(&self) -> Option<(Time, ConnId)> {
-        let id = self.first?;
-        self.get(id).map(|conn| (conn.deadline, id))
+    fn set_deadline(&mut self, id: ConnId, deadline: Option<Time>) {
+        let Some(conn) = self.conns.get_mut(&id) else { return };
+        let before = core::mem::replace(&mut conn.deadline, deadline);
+        self.timers.replace(id, before, deadline);
+    }
+
+    /// The earliest deadline.
+    pub(crate) fn next_deadline(&self) -> Option<Time> {
+        self.timers.next()
+    }
+
+    /// A connection whose deadline has come; it has none from here on.
+    pub(crate) fn pop_due(&mut self, now: Time) -> Option<ConnId> {
+        let id = self.timers.pop_due(now)?;
+        self.conns.get_mut(&id)?.deadline = None;
+        Some(id)
     }
 }
 
@@ -318,7 +300,7 @@ mod tests {
 
     #[test]
     fn a_connection_is_small() {
-        assert!(size_of::<Conn>() <= 152, "{}", size_of::<Conn>());
+        assert!(size_of::<Conn>() <= 128, "{}", size_of::<Conn>());
     }
 
     proptest! {
@@ -347,11 +329,14 @@ mod tests {
                         expected.push((at, id));
                     }
                 }
-                prop_assert_eq!(table.earliest(), expected.first().copied());
+                prop_assert_eq!(table.next_deadline(), expected.first().map(|(at, _)| *at));
                 prop_assert_eq!(table.len(), alive.len());
                 let half = alive.iter().filter(|id| table.phase(**id) == Some(Phase::Reading));
                 prop_assert_eq!(table.half_open(), half.count());
             }
+            let due: Vec<ConnId> = core::iter::from_fn(|| table.pop_due(Time::NEVER)).collect();
+            prop_assert_eq!(due, expected.into_iter().map(|(_, id)| id).collect::<Vec<_>>());
+            prop_assert_eq!(table.next_deadline(), None);
         }
     }
 }
