@@ -40,7 +40,7 @@ pub(crate) fn next<'a, T: arbitrary::Arbitrary<'a> + Default>(input: &mut Unstru
 
 fn state(session: SessionId, len: u16) -> SessionState {
     let hop = vec![7; usize::from(len % 1024)];
-    SessionState { session, connections: vec![], ended: vec![], forgotten: 0, turn: 0, hop }
+    SessionState { hop, ..SessionState::of(session, vec![]) }
 }
 
 /// Numbers that meet each other often.

@@ -173,10 +173,7 @@ impl<R: Role> Driver<R> {
             let (_, mut turn) = self.core.turn();
             control.handle_timeout(&mut turn);
         }
-        while let Some((at, timer)) = self.core.timers.first().copied()
-            && at <= now
-        {
-            self.core.timers.pop_first();
+        while let Some(timer) = self.core.timers.pop_due(now) {
             match timer {
                 Timer::Grace => self.abandon(),
                 timer => self.role.handle_timer(&mut self.core, timer),

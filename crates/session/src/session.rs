@@ -17,6 +17,7 @@ mod channel;
 mod ended;
 mod hold;
 mod opening;
+mod pack;
 mod port;
 mod presumed;
 mod resume;

@@ -148,7 +148,7 @@ fn state(session: SessionId, input: &mut Unstructured<'_>) -> SessionState {
 }
 
 fn of_connections(session: SessionId, connections: Vec<ConnectionState>) -> SessionState {
-    SessionState { session, connections, ended: vec![], forgotten: 0, turn: 0, hop: vec![] }
+    SessionState::of(session, connections)
 }
 
 fn encoded(session: SessionId, attempt: u32, message: Message<'_>) -> Vec<u8> {

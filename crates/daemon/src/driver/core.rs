@@ -15,7 +15,7 @@ use lasthop_kernel::tcp::Socket;
 use lasthop_kernel::turn::{Source, Turn};
 use lasthop_session::station::{Associations, Bridge};
 use lasthop_session::{ConnId, ResetReason, Session};
-use lasthop_units::{Deadlines, Time};
+use lasthop_units::{Deadlines, Time, Timers};
 
 use crate::hop::{AnyStreams, Hop};
 use crate::relay::Relay;
@@ -144,7 +144,7 @@ pub(crate) struct Core<H: Hop, W> {
     pub(super) queue: VecDeque<Key>,
     /// Associations whose session may have events or something to send.
     pub(super) touched: BTreeSet<H::Id>,
-    pub(super) timers: BTreeSet<(Time, Timer)>,
+    pub(super) timers: Timers<Timer>,
     pauses: Pauses,
     /// When sessions that are not touched want to be called.
     pub(super) deadlines: Deadlines<H::Id>,
@@ -169,7 +169,7 @@ impl<H: Hop, W> Core<H, W> {
             over: Vec::new(),
             queue: VecDeque::new(),
             touched: BTreeSet::new(),
-            timers: BTreeSet::new(),
+            timers: Timers::new(),
             pauses: Pauses::default(),
             deadlines: Deadlines::new(),
         })
@@ -183,7 +183,7 @@ impl<H: Hop, W> Core<H, W> {
 
     /// Runs `timer` at `at`.
     pub(crate) fn arm(&mut self, at: Time, timer: Timer) {
-        self.timers.insert((at, timer));
+        self.timers.replace(timer, None, Some(at));
     }
 
     /// Goes on accepting at listener `n` when that may be, after a [share](lasthop_kernel::accept::share) that
@@ -443,8 +443,10 @@ impl<H: Hop, W> Core<H, W> {
         if !self.queue.is_empty() || !self.touched.is_empty() || self.hop.is_active() {
             return Some(Time::ZERO);
         }
-        let timers = self.timers.first().map(|(at, _)| *at);
-        [self.deadlines.next(), timers, self.hop.next_timeout()].into_iter().flatten().min()
+        [self.deadlines.next(), self.timers.next(), self.hop.next_timeout()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     pub(super) fn report(&self, role: &str) -> Report {

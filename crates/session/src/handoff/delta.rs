@@ -195,14 +195,7 @@ mod tests {
 
     #[test]
     fn a_state_that_is_whole_is_no_remainder() {
-        let state = SessionState {
-            session: SessionId(u64::MAX),
-            connections: vec![],
-            ended: vec![],
-            forgotten: 0,
-            turn: 0,
-            hop: vec![],
-        };
+        let state = SessionState::of(SessionId(u64::MAX), vec![]);
         assert!(!is_remainder(&state.encode()));
         assert!(is_remainder(&remainder(&[], &state.encode())));
     }

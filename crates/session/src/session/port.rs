@@ -3,16 +3,15 @@
 //! A base that relays to the base with the wired half is a mobile to that one. When the mobile moves
 //! on, what it holds of each connection goes to the next base, whose session takes it up.
 
-use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use lasthop_units::Time;
 use lasthop_wire::mhp::handoff::{ConnectionState, Direction, Stage};
 
+use super::pack::pack;
 use super::{Role, Session};
 use crate::ConnId;
-use crate::carried::{CarriedBytes, Origin};
-use crate::table::{Conn, Phase, is_provisional};
+use crate::table::{Phase, is_provisional};
 
 impl Session {
     /// Mobile: takes a connection out of a [suspended](Self::suspend) session, to be
@@ -28,7 +27,7 @@ impl Session {
         if self.role == Role::Base || !self.moves.is_suspended() || is_provisional(id) {
             return None;
         }
-        let state = pack(id, self.table.get_mut(id)?)?;
+        let state = pack(self.role, id, self.table.get_mut(id)?)?;
         self.events.retain(|event| event.id() != id);
         self.table.remove(id);
         Some(state)
@@ -69,28 +68,11 @@ impl Session {
             self.moves.begin_suspended();
         }
         self.next = self.next.max((id.0 | 1) + 1);
-        self.table.insert(id, phase);
+        self.unpack(id, phase, state);
         if phase != Phase::Open {
             self.arm(id);
         }
-        self.unpack_export(id, state);
         true
-    }
-
-    fn unpack_export(&mut self, id: ConnId, state: ConnectionState) {
-        let ConnectionState { stage, target, source, up, down, .. } = state;
-        let Some(conn) = self.table.get_mut(id) else { return };
-        (conn.send_base, conn.recv_base) = (up.start, down.end());
-        conn.finishing = up.ended;
-        conn.moved = true;
-        conn.rest = Some(Box::new(CarriedBytes::new(down.bytes, down.ended, up.bytes)));
-        if let Phase::Asking(_) = conn.phase() {
-            conn.origin = Some(Box::new(Origin::new(target, source)));
-        }
-        self.announce_rest(id);
-        if stage == Stage::Over {
-            self.close_when_read(id);
-        }
     }
 }
 
@@ -103,25 +85,4 @@ pub fn left_over(far: &ConnectionState) -> ConnectionState {
     let ended = |start| Direction { start, bytes: Vec::new(), ended: true };
     let (up, down) = (ended(far.up.end()), ended(far.down.end()));
     ConnectionState { stage: Stage::Over, up, down, wired: Vec::new(), ..far.clone() }
-}
-
-fn pack(id: ConnId, conn: &mut Conn) -> Option<ConnectionState> {
-    let stage = match conn.phase() {
-        Phase::Asking(opening) => Stage::Connecting(opening),
-        Phase::Open if conn.is_over() => Stage::Over,
-        Phase::Open => Stage::Open,
-        Phase::Reading | Phase::Connecting(_) | Phase::Refusing(_) => return None,
-    };
-    let Origin { target, from: source, .. } =
-        conn.origin.take().map_or_else(Origin::nowhere, |origin| *origin);
-    let rest = conn.rest.take().map(|rest| *rest).unwrap_or_default();
-    let unread = rest.unread.as_slice();
-    let down = Direction {
-        start: conn.recv_base.saturating_sub(unread.len() as u64),
-        bytes: unread.to_vec(),
-        ended: rest.ended,
-    };
-    let up = Direction { start: conn.send_base, bytes: rest.resend, ended: conn.finishing };
-    let (id, wired) = (id.0, Vec::new());
-    Some(ConnectionState { id, stage, target, bound: None, up, down, wired, source })
 }

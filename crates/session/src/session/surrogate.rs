@@ -11,6 +11,7 @@ use lasthop_wire::mhp::handoff::{
 use lasthop_wire::mhp::{Message, Opening, Refusal, ResetReason};
 
 use super::hold::Claim;
+use super::pack::{pack, stage};
 use super::{Role, Session};
 use crate::carried::{CarriedBytes, Origin};
 use crate::table::{Conn, Phase, is_provisional, provisional};
@@ -35,7 +36,7 @@ impl Session {
         // yet what they are for.
         for id in self.table.ids().into_iter().filter(|id| !is_provisional(*id)) {
             if self.park(hop, id) {
-                match self.table.get_mut(id).and_then(|conn| pack(id, conn)) {
+                match self.table.get_mut(id).and_then(|conn| pack(self.role, id, conn)) {
                     Some(state) => connections.push(state),
                     // A fixed host asks again by itself; the number is used up.
                     None => self.ended.add(id, Some(ResetReason::AssociationLost.code())),
@@ -67,14 +68,7 @@ impl Session {
             left -= len;
             connections.push(state);
         }
-        SessionState {
-            session,
-            connections,
-            ended: Vec::new(),
-            forgotten: 0,
-            turn: 0,
-            hop: Vec::new(),
-        }
+        SessionState::of(session, connections)
     }
 
     /// Base: takes the connections of another base, which wait for the mobile to reopen them (MHP-17,
@@ -102,29 +96,13 @@ impl Session {
             if is_provisional(id) || self.table.get(id).is_some() {
                 continue;
             }
-            self.unpack(id, connection);
-        }
-    }
-
-    fn unpack(&mut self, id: ConnId, state: ConnectionState) {
-        let ConnectionState { stage, target, bound, up, down, source, .. } = state;
-        let phase = match stage {
-            Stage::Connecting(opening) => Phase::Connecting(opening),
-            Stage::Refusing(refusal) => Phase::Refusing(refusal),
-            Stage::Open | Stage::Over => Phase::Open,
-        };
-        self.table.insert(id, phase);
-        self.arm(id);
-        let Some(conn) = self.table.get_mut(id) else { return };
-        conn.recv_base = up.end();
-        conn.send_base = down.start;
-        conn.finishing = down.ended;
-        conn.moved = true;
-        conn.rest = Some(Box::new(CarriedBytes::new(up.bytes, up.ended, down.bytes)));
-        conn.origin = Some(Box::new(Origin { target, bound, from: source }));
-        self.announce_rest(id);
-        if stage == Stage::Over {
-            self.close_when_read(id);
+            let phase = match connection.stage {
+                Stage::Connecting(opening) => Phase::Connecting(opening),
+                Stage::Refusing(refusal) => Phase::Refusing(refusal),
+                Stage::Open | Stage::Over => Phase::Open,
+            };
+            self.unpack(id, phase, connection);
+            self.arm(id);
         }
     }
 
@@ -435,20 +413,8 @@ impl Session {
     }
 }
 
-/// What a connection takes along; its bytes leave it. `None` for one that is over but for reading,
-/// or that nobody but this session knows.
-fn stage(conn: &Conn) -> Option<Stage> {
-    Some(match conn.phase() {
-        Phase::Connecting(opening) => Stage::Connecting(opening),
-        Phase::Refusing(refusal) => Stage::Refusing(refusal),
-        Phase::Open if conn.is_over() => Stage::Over,
-        Phase::Open => Stage::Open,
-        Phase::Asking(_) | Phase::Reading => return None,
-    })
-}
-
 fn preview(id: ConnId, conn: &Conn, stream: StreamState) -> Option<ConnectionState> {
-    let stage = stage(conn)?;
+    let stage = stage(Role::Base, conn)?;
     let Origin { target, bound, from: source } =
         conn.origin.as_deref().cloned().unwrap_or_else(Origin::nowhere);
     let rest =
@@ -457,21 +423,6 @@ fn preview(id: ConnId, conn: &Conn, stream: StreamState) -> Option<ConnectionSta
     let down = [&stream.send, rest(&|rest| &rest.resend)].concat();
     let direction = |bytes, ended| Direction { start: 0, bytes, ended };
     let (up, down) = (direction(up, stream.recv_ended), direction(down, conn.finishing));
-    let (id, wired) = (id.0, Vec::new());
-    Some(ConnectionState { id, stage, target, bound, up, down, wired, source })
-}
-
-fn pack(id: ConnId, conn: &mut Conn) -> Option<ConnectionState> {
-    let stage = stage(conn)?;
-    let Origin { target, bound, from: source } = *conn.origin.take()?;
-    let rest = conn.rest.take().unwrap_or_default();
-    let unread = rest.unread.as_slice();
-    let up = Direction {
-        start: conn.recv_base.saturating_sub(unread.len() as u64),
-        bytes: unread.to_vec(),
-        ended: rest.ended,
-    };
-    let down = Direction { start: conn.send_base, bytes: rest.resend, ended: conn.finishing };
     let (id, wired) = (id.0, Vec::new());
     Some(ConnectionState { id, stage, target, bound, up, down, wired, source })
 }

@@ -10,7 +10,6 @@ use lasthop_units::{Duration, Time};
 use lasthop_wire::mhp::handoff::Reason;
 
 use super::kept::Kept;
-use super::wired;
 use super::{Due, Farewell, NoteKind, Station, Wires};
 use crate::handoff::{self, Address, Attach, Authority, ConnectionState};
 use crate::owned::{Owned, OwnedMap};
@@ -108,7 +107,7 @@ where
         {
             sockets.into_values().for_each(|socket| world.reset(socket));
         }
-        let state = Some(wired::state(session, connections));
+        let state = Some(SessionState::of(session, connections));
         let until = now + PATIENCE;
         let kept = Kept { mobile, state, sockets, at: None, attempt: 0, until };
         self.kept.insert(session, kept);

@@ -39,7 +39,7 @@ impl<A: Address> Wired<A> {
         match self {
             Self::Image(image) => [vec![TAG_IMAGE], image].concat(),
             Self::Anchor { base, far } => {
-                let (name, one) = (base.to_name(), state(session, vec![*far]));
+                let (name, one) = (base.to_name(), SessionState::of(session, vec![*far]));
                 let name = name.as_bytes();
                 let head = vec![TAG_ANCHOR, name.len() as u8];
                 [head, name.to_vec(), one.encode()].concat()
@@ -78,11 +78,6 @@ pub(super) fn anchors<A: Address + Ord>(state: &SessionState) -> BTreeSet<A> {
         _ => None,
     };
     gather(state.connections.iter().filter_map(anchor))
-}
-
-/// A state of nothing but these connections.
-pub(super) fn state(session: SessionId, connections: Vec<ConnectionState>) -> SessionState {
-    SessionState { session, connections, ended: Vec::new(), forgotten: 0, turn: 0, hop: Vec::new() }
 }
 
 /// What is left at a base that gives a connection away and keeps its socket: no bytes, and where

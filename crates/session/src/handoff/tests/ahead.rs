@@ -306,14 +306,7 @@ fn a_late_request_does_not_change_what_is_sent() {
         numbers
     };
     assert_eq!(numbers(machine, world.now), []);
-    let state = SessionState {
-        session: ID,
-        connections: vec![],
-        ended: vec![],
-        forgotten: 0,
-        turn: 0,
-        hop: vec![],
-    };
+    let state = SessionState::of(ID, vec![]);
     machine.frozen(world.now, ID, Some(state));
     let before = numbers(machine, world.now);
     assert!(!before.is_empty());

@@ -185,14 +185,7 @@ fn nobody_takes_what_was_not_given_to_it() {
     let mut base = holder();
     let claim = |to| Claim { session: ID, attempt: 1, to };
     told(&mut base, 2, &handover(1, warrant(MOBILE, 1, claim(2))));
-    let state = SessionState {
-        session: ID,
-        connections: vec![],
-        ended: vec![],
-        forgotten: 0,
-        turn: 0,
-        hop: vec![],
-    };
+    let state = SessionState::of(ID, vec![]);
     base.frozen(Time::ZERO, ID, Some(state));
     while base.poll_transmit(Time::ZERO, &mut vec![]).is_some() {}
     let take = |attempt, warrant| encoded(attempt, Message::Commit { generation: 256, warrant });

@@ -119,6 +119,12 @@ pub enum StateError {
 }
 
 impl SessionState {
+    /// One of nothing but these connections.
+    pub fn of(session: SessionId, connections: Vec<ConnectionState>) -> Self {
+        let (ended, hop) = (Vec::new(), Vec::new());
+        Self { session, connections, ended, forgotten: 0, turn: 0, hop }
+    }
+
     /// The state as bytes. Each part of unsure length carries its length, so that a later version
     /// may append to it.
     pub fn encode(&self) -> Vec<u8> {
