@@ -14,12 +14,11 @@
 //! | (13), (14), (16) to (18), (20) throughput | [`Model`] |
 //! | (21), (22) fairness and utilisation | [`fairness`], [`utilisation`] |
 //!
-//! Where the model stops being valid is in [`validity`]; values that were computed from the formulas,
-//! against which this module is held, are in [`checks`].
+//! Where the model stops being valid is in [`validity`]; `reproduce::obtcp_2010::checks` holds this module
+//! against values that were computed from the formulas.
 //!
 //! Delays are one way. Times have a resolution of a nanosecond and end at [`Duration::MAX`].
 
-pub mod checks;
 mod recovery;
 pub mod reference;
 mod sharing;

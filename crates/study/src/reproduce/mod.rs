@@ -6,6 +6,7 @@
 
 mod cell;
 mod compare;
+pub mod equations;
 mod gain;
 pub mod league;
 pub mod lines;

@@ -4,10 +4,10 @@ use super::cells::{
     ALTERNATIVES, DELAY, DELAYS, ERRORS, ETHERNET, FIGURE_15, GAINS, GOODPUT, HANDOFF, JITTER,
     LONG_ROWS, LOSSY, MOBILE_TCP, NO_FADES, NO_LOSS, PADDED, SETTLED, SHARES, TCP, WIRELESS, WRONG,
 };
-use super::fades::Check;
 use super::gains::{gain, normalised};
 use super::ns2::Ns2;
 use crate::published::Published;
+use crate::reproduce::equations::Check;
 use crate::reproduce::processing::Processing;
 use crate::reproduce::{Comparison, Criterion};
 

@@ -1,9 +1,9 @@
 //! The report: what was published and what we get.
 
-use super::fades::Check;
 use super::half_duplex::{Acknowledged, CASES, headers_alone};
 use super::{Content, costs, figures};
 use crate::report::{Block, Entry, Section, Table};
+use crate::reproduce::equations::Check;
 use crate::reproduce::page::{self, setup};
 use crate::reproduce::prose::Prose;
 use crate::reproduce::{ReproduceError, Reproduction};
@@ -66,7 +66,7 @@ fn equations(prose: &Prose, checks: &[Check]) -> Section {
             Entry::text(numbers.join(", ")),
             Entry::text(format!("{}", check.expected)),
             Entry::text(format!("{:.6}", check.ours)),
-            Entry::text(if check.is_printed() { "printed, rounded" } else { "computed" }),
+            Entry::text(if check.printed { "printed, rounded" } else { "computed" }),
         ]
     };
     let head = ["what", "equation", "value", "ours", "whose"];

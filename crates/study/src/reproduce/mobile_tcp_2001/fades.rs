@@ -3,10 +3,11 @@
 //! A channel is good or faded for exponential times. A packet is lost if it is on air during a fade, even in
 //! part.
 
-use lasthop_units::{Duration, parse_duration};
-use serde::{Deserialize, Deserializer, de};
+use lasthop_units::{Duration, Span};
+use serde::Deserialize;
 
-use crate::reproduce::study::{ReproduceError, beside, read_beside};
+use crate::reproduce::equations::{self, Check, Row, given};
+use crate::reproduce::study::{ReproduceError, beside};
 
 const COMPUTED: &str = beside!("mobile-tcp-2001", "/equations.toml");
 
@@ -64,72 +65,12 @@ impl Fades {
     }
 }
 
-/// A value of an equation at a point: the paper's, or one computed from its formula, and ours.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Check {
-    /// Its short name.
-    pub id: String,
-    /// The numbers of the equations that it follows from.
-    pub equations: Vec<u8>,
-    /// What it should be.
-    pub expected: f64,
-    /// The value of this module's function.
-    pub ours: f64,
-    /// How far apart they may be, where the paper prints a rounded value.
-    within: Option<f64>,
-}
-
-impl Check {
-    /// Whether the paper prints the value.
-    pub fn is_printed(&self) -> bool {
-        self.within.is_some()
-    }
-
-    /// Whether both are the same to the digits that are given.
-    pub fn is_exact(&self) -> bool {
-        let most = self.within.unwrap_or(DIGITS * self.expected.abs());
-        // Half a unit of the last digit itself is within.
-        (self.ours - self.expected).abs() <= most * (1.0 + 1e-9)
-    }
-}
-
 /// Every value of `papers/mobile-tcp-2001/equations.toml` beside ours.
 ///
 /// # Errors
 /// None, as long as the file in the repository is as its tests saw it.
 pub fn checks() -> Result<Vec<Check>, ReproduceError> {
-    parse(COMPUTED)
-}
-
-fn parse(text: &str) -> Result<Vec<Check>, ReproduceError> {
-    let file: File = read_beside("equations.toml", text)?;
-    let wrong = |why: String| ReproduceError::Beside(format!("equations.toml: {why}"));
-    file.check
-        .into_iter()
-        .map(|row| {
-            let missing = || wrong(format!("{}: its equation needs more than `at` gives", row.id));
-            let ours = row.ours().ok_or_else(missing)?;
-            let Row { id, equations, value: expected, within, .. } = row;
-            Ok(Check { id, equations, expected, ours, within })
-        })
-        .collect()
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct File {
-    check: Vec<Row>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Row {
-    id: String,
-    equations: Vec<u8>,
-    quantity: Quantity,
-    at: Point,
-    value: f64,
-    within: Option<f64>,
+    equations::read(COMPUTED, DIGITS, ours)
 }
 
 #[derive(Clone, Copy, Deserialize)]
@@ -148,38 +89,27 @@ enum Quantity {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Point {
-    #[serde(deserialize_with = "time")]
-    fade: Duration,
-    #[serde(default, deserialize_with = "some_time")]
-    packet: Option<Duration>,
+    fade: Span,
+    packet: Option<Span>,
     share: Option<f64>,
     per: Option<f64>,
 }
 
-fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
-    let text = String::deserialize(deserializer)?;
-    parse_duration(&text).map_err(de::Error::custom)
-}
-
-fn some_time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
-    time(deserializer).map(Some)
-}
-
-impl Row {
-    /// What our function gives; none if the point lacks something that it needs.
-    fn ours(&self) -> Option<f64> {
-        let Point { fade: mean, packet, share, per } = self.at;
-        let fades = |share| Fades { mean, share };
-        Some(match self.quantity {
-            Quantity::RateOut => fades(0.0).rate_out(),
-            Quantity::RateIn => fades(share?).rate_in(),
-            Quantity::Good => fades(share?).good() * 1e3,
-            Quantity::BurstLength => fades(0.0).burst_length(packet?),
-            Quantity::ErrorRate => fades(share?).error_rate(packet?),
-            Quantity::ExactErrorRate => fades(share?).exact_error_rate(packet?),
-            Quantity::Share => Fades::share_for(per?, mean, packet?),
-        })
-    }
+/// What our function gives.
+fn ours(row: &Row<Quantity, Point>) -> Result<f64, String> {
+    let Point { fade: Span(mean), packet, share, per } = row.at;
+    let fades = |share| Fades { mean, share };
+    let share = || given(share, "share");
+    let packet = || equations::time(packet, "packet");
+    Ok(match row.quantity {
+        Quantity::RateOut => fades(0.0).rate_out(),
+        Quantity::RateIn => fades(share()?).rate_in(),
+        Quantity::Good => fades(share()?).good() * 1e3,
+        Quantity::BurstLength => fades(0.0).burst_length(packet()?),
+        Quantity::ErrorRate => fades(share()?).error_rate(packet()?),
+        Quantity::ExactErrorRate => fades(share()?).exact_error_rate(packet()?),
+        Quantity::Share => Fades::share_for(given(per, "per")?, mean, packet()?),
+    })
 }
 
 #[cfg(test)]
@@ -197,20 +127,7 @@ mod tests {
         for equation in 1..=5 {
             assert!(checks.iter().any(|c| c.equations.contains(&equation)), "({equation})");
         }
-        assert_eq!(checks.iter().filter(|c| c.is_printed()).count(), 4);
-    }
-
-    #[test]
-    fn a_value_that_is_off_is_not_exact() {
-        let check = |expected: f64, within| Check {
-            id: String::new(),
-            equations: vec![4],
-            expected,
-            ours: 1.84688,
-            within,
-        };
-        assert!(check(1.84688, None).is_exact() && check(1.8, Some(0.05)).is_exact());
-        assert!(!check(1.8469, None).is_exact() && !check(1.9, Some(0.05)).is_exact());
+        assert_eq!(checks.iter().filter(|c| c.printed).count(), 4);
     }
 
     /// INC-H2: the first-order form is above the exact one, and above 1 for large shares.
@@ -232,6 +149,7 @@ mod tests {
             at = { fade = "17ms" }
             value = 1.0
         "#;
-        assert!(parse(text).unwrap_err().to_string().contains("x: its equation needs"));
+        let refusal = equations::read(text, DIGITS, ours).unwrap_err().to_string();
+        assert!(refusal.contains("x: its equation needs `packet`"), "{refusal}");
     }
 }

@@ -16,12 +16,12 @@ mod ns2;
 mod runner;
 
 use super::cell::chosen;
+use super::equations::Check;
 use super::page;
 use super::prose::Prose;
 use super::run::{CellRunner, Progress};
 use super::study::{ReproduceError, Reproduction, Request, compared, paper};
 use crate::published::Published;
-use fades::Check;
 use ns2::Ns2;
 
 pub use super::processing::{self, Processing};

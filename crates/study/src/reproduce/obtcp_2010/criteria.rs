@@ -2,8 +2,8 @@
 
 use super::gains::{gains, mean};
 use super::points::Points;
-use crate::analysis::obtcp::checks::Check;
 use crate::analysis::obtcp::reference::Reference;
+use crate::reproduce::equations::Check;
 use crate::reproduce::{Comparison, Criterion, Gain, RATIO_TOLERANCE};
 
 /// obTCP as it is described; as figure 21 needs it: the mobile router sends again the missing packet

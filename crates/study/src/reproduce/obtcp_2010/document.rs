@@ -3,10 +3,10 @@
 use lasthop_units::Duration;
 
 use super::{Content, figures};
-use crate::analysis::obtcp::checks::Check;
 use crate::analysis::obtcp::{Hop, Hops, LossProbability};
 use crate::report::chart::{Chart, RangeSeries};
 use crate::report::{Block, Entry, Section, Table};
+use crate::reproduce::equations::Check;
 use crate::reproduce::page::{self, setup};
 use crate::reproduce::prose::Prose;
 use crate::reproduce::{ReproduceError, Reproduction};

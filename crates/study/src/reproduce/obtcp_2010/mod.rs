@@ -5,6 +5,7 @@
 //! figures, so that most of what has to be right are shapes.
 
 mod cells;
+pub mod checks;
 mod criteria;
 mod document;
 mod figures;
@@ -16,11 +17,11 @@ mod runner;
 use lasthop_units::Seed;
 
 use super::cell::{Cell, chosen};
+use super::equations::Check;
 use super::page;
 use super::prose::Prose;
 use super::run::{Progress, seed_of};
 use super::study::{ReproduceError, Reproduction, Request, compared, paper};
-use crate::analysis::obtcp::checks::{self, Check};
 use crate::analysis::obtcp::reference::Reference;
 use crate::published::Published;
 use points::Points;
@@ -45,7 +46,7 @@ fn reproduce_in(
 ) -> Result<Reproduction, ReproduceError> {
     let beside = |e: &dyn std::error::Error| ReproduceError::Beside(e.to_string());
     let published = published()?;
-    let checks = checks::all().map_err(|e| beside(&e))?;
+    let checks = checks::all()?;
     let reference = Reference::read().map_err(|e| beside(&e))?;
     let all = cells::all(&published)?;
     let points = Points::of(&all);

@@ -1,93 +1,29 @@
-//! Values computed from the paper's formulas, and what this module makes of the same points.
-//!
-//! They are in `papers/obtcp-2010/equations.toml`, to seven digits.
+//! Values computed from the paper's formulas, and what [`crate::analysis::obtcp`] makes of the same points.
 
-use lasthop_units::{Duration, parse_duration};
-use serde::{Deserialize, Deserializer, de};
-use thiserror::Error;
+use lasthop_units::{Duration, Span};
+use serde::Deserialize;
 
-use super::{Batch, Batches, DomainError, Hop, Hops, LossProbability, Model};
+use crate::analysis::obtcp::{Batch, Batches, DomainError, Hop, Hops, LossProbability, Model};
+use crate::reproduce::equations::{self, Check, given};
+use crate::reproduce::study::{ReproduceError, beside};
 
-const COMPUTED: &str = include_str!("../../../../../papers/obtcp-2010/equations.toml");
+const COMPUTED: &str = beside!("obtcp-2010", "/equations.toml");
 
 /// Seven digits and the nanosecond that times are rounded to.
-const TOLERANCE: f64 = 1e-6;
+const DIGITS: f64 = 1e-6;
 
 /// Delays that are put in where a value holds for any delay.
 const ANY_DELAY: [Duration; 3] =
     [Duration::from_millis(5), Duration::from_millis(20), Duration::from_millis(35)];
 
-/// A value of an equation at a point, computed from the formula and by this module.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Check {
-    /// Its short name.
-    pub id: String,
-    /// The numbers of the equations that it follows from.
-    pub equations: Vec<u8>,
-    /// The value computed from the formula.
-    pub computed: f64,
-    /// The value of this module's function.
-    pub ours: f64,
-}
-
-impl Check {
-    /// Whether both are the same to the digits that are given.
-    pub fn is_exact(&self) -> bool {
-        (self.ours - self.computed).abs() <= TOLERANCE * self.computed.abs()
-    }
-}
-
-/// Why a value cannot be checked.
-#[derive(Debug, Error)]
-pub enum ChecksError {
-    /// The file is no TOML, or has a key that does not belong there.
-    #[error("computed values: {0}")]
-    Syntax(#[from] toml::de::Error),
-    /// A point lacks something that its equation needs.
-    #[error("computed values: {id}: its equation needs `{key}`, which `at` does not give")]
-    Missing {
-        /// The value's short name.
-        id: String,
-        /// What is missing.
-        key: &'static str,
-    },
-    /// A point is outside the domain of its equation.
-    #[error("computed values: {id}: {why}")]
-    Domain {
-        /// The value's short name.
-        id: String,
-        /// What is wrong with the point.
-        why: DomainError,
-    },
-}
+type Row = equations::Row<Quantity, Point>;
 
 /// Every computed value beside ours.
 ///
 /// # Errors
 /// None, as long as the file in the repository is as its tests saw it.
-pub fn all() -> Result<Vec<Check>, ChecksError> {
-    parse(COMPUTED)
-}
-
-fn parse(text: &str) -> Result<Vec<Check>, ChecksError> {
-    let file: File = toml::from_str(text)?;
-    file.check.into_iter().map(Row::check).collect()
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct File {
-    check: Vec<Row>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Row {
-    id: String,
-    equations: Vec<u8>,
-    quantity: Quantity,
-    at: Point,
-    value: f64,
+pub fn all() -> Result<Vec<Check>, ReproduceError> {
+    equations::read(COMPUTED, DIGITS, Row::worst)
 }
 
 #[derive(Clone, Copy, Deserialize)]
@@ -123,14 +59,10 @@ enum Quantity {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Point {
-    #[serde(default, deserialize_with = "delay")]
-    d0: Option<Duration>,
-    #[serde(default, deserialize_with = "delay")]
-    d1: Option<Duration>,
-    #[serde(default, deserialize_with = "delay")]
-    d2: Option<Duration>,
-    #[serde(default, deserialize_with = "delay")]
-    mac: Option<Duration>,
+    d0: Option<Span>,
+    d1: Option<Span>,
+    d2: Option<Span>,
+    mac: Option<Span>,
     p1: f64,
     p2: f64,
     #[serde(rename = "W")]
@@ -140,13 +72,9 @@ struct Point {
     gain: Option<f64>,
 }
 
-fn delay<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
-    let text = String::deserialize(deserializer)?;
-    parse_duration(&text).map(Some).map_err(de::Error::custom)
-}
-
 impl Row {
-    fn check(self) -> Result<Check, ChecksError> {
+    /// What our functions give that is farthest off, where the value holds for any delay.
+    fn worst(&self) -> Result<f64, String> {
         let mut ours = None;
         for first in or_any(self.at.d1) {
             for second in or_any(self.at.d2) {
@@ -157,11 +85,10 @@ impl Row {
                 }
             }
         }
-        let ours = ours.unwrap_or(f64::NAN);
-        Ok(Check { id: self.id, equations: self.equations, computed: self.value, ours })
+        Ok(ours.unwrap_or(f64::NAN))
     }
 
-    fn ours(&self, first: Duration, second: Duration) -> Result<f64, ChecksError> {
+    fn ours(&self, first: Duration, second: Duration) -> Result<f64, String> {
         let hops = self.hops(first, second)?;
         let millis = |time: Duration| time.as_secs_f64() * 1e3;
         Ok(match self.quantity {
@@ -174,12 +101,12 @@ impl Row {
                 [9] => hops.recovery_gain_second_lossy(),
                 _ => hops.recovery_gain(),
             }),
-            Quantity::ThroughputRatio => self.valid(hops.throughput_ratio())?,
+            Quantity::ThroughputRatio => valid(hops.throughput_ratio())?,
             _ => self.of_model(&self.model(hops)?)?,
         })
     }
 
-    fn of_model(&self, model: &Model) -> Result<f64, ChecksError> {
+    fn of_model(&self, model: &Model) -> Result<f64, String> {
         let round = match self.equations[..] {
             [14] => model.snoop_round(),
             _ => model.obtcp_round(self.batches().unwrap_or(Batches::SINGLE)),
@@ -192,44 +119,40 @@ impl Row {
             Quantity::ObtcpThroughput => model.obtcp_throughput(self.batches()?).per_second(),
             Quantity::Gain => model.gain(self.batches()?),
             _ => {
-                let gain = self.given(self.at.gain, "gain")?;
+                let gain = given(self.at.gain, "gain")?;
                 let second = self.batch(self.at.n2, "n2")?;
-                self.valid(model.first_batch_for(gain, second))?.packets()
+                valid(model.first_batch_for(gain, second))?.packets()
             }
         })
     }
 
-    fn hops(&self, first: Duration, second: Duration) -> Result<Hops, ChecksError> {
-        let loss = |p| self.valid(LossProbability::new(p));
+    fn hops(&self, first: Duration, second: Duration) -> Result<Hops, String> {
+        let loss = |p| valid(LossProbability::new(p));
         let [p1, p2] = [loss(self.at.p1)?, loss(self.at.p2)?];
         let hops = Hops::new(Hop::new(first, p1), Hop::new(second, p2));
-        Ok(hops.with_mac_delay(self.at.mac.unwrap_or_default()))
+        Ok(hops.with_mac_delay(self.at.mac.map_or(Duration::ZERO, |Span(delay)| delay)))
     }
 
-    fn model(&self, hops: Hops) -> Result<Model, ChecksError> {
-        let wired = self.given(self.at.d0, "d0")?;
-        self.valid(Model::new(wired, hops, self.given(self.at.window, "W")?))
+    fn model(&self, hops: Hops) -> Result<Model, String> {
+        let wired = equations::time(self.at.d0, "d0")?;
+        valid(Model::new(wired, hops, given(self.at.window, "W")?))
     }
 
-    fn batches(&self) -> Result<Batches, ChecksError> {
+    fn batches(&self) -> Result<Batches, String> {
         Ok(Batches { first: self.batch(self.at.n1, "n1")?, second: self.batch(self.at.n2, "n2")? })
     }
 
-    fn batch(&self, packets: Option<f64>, key: &'static str) -> Result<Batch, ChecksError> {
-        self.valid(Batch::new(self.given(packets, key)?))
-    }
-
-    fn given<T>(&self, value: Option<T>, key: &'static str) -> Result<T, ChecksError> {
-        value.ok_or_else(|| ChecksError::Missing { id: self.id.clone(), key })
-    }
-
-    fn valid<T>(&self, value: Result<T, DomainError>) -> Result<T, ChecksError> {
-        value.map_err(|why| ChecksError::Domain { id: self.id.clone(), why })
+    fn batch(&self, packets: Option<f64>, key: &'static str) -> Result<Batch, String> {
+        valid(Batch::new(given(packets, key)?))
     }
 }
 
-fn or_any(delay: Option<Duration>) -> Vec<Duration> {
-    delay.map_or_else(|| ANY_DELAY.to_vec(), |delay| vec![delay])
+fn valid<T>(value: Result<T, DomainError>) -> Result<T, String> {
+    value.map_err(|why| why.to_string())
+}
+
+fn or_any(delay: Option<Span>) -> Vec<Duration> {
+    delay.map_or_else(|| ANY_DELAY.to_vec(), |Span(delay)| vec![delay])
 }
 
 #[cfg(test)]
@@ -250,21 +173,13 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_is_off_in_its_seventh_digit_by_more_than_rounding_is_not_exact() {
-        let check =
-            |ours| Check { id: String::new(), equations: vec![5], computed: 74.30341, ours };
-        assert!(check(74.303_414).is_exact());
-        assert!(!check(74.3035).is_exact() && !check(f64::NAN).is_exact());
-    }
-
-    #[test]
     fn a_point_that_cannot_be_evaluated_is_named() {
         let refusal = |quantity: &str, at: &str| {
             let row = format!(
                 "[[check]]\nid = \"x\"\nequations = [16]\nvalue = 1.0\nquantity = \"{quantity}\"\n\
                  at = {{ {at} }}"
             );
-            parse(&row).unwrap_err().to_string()
+            equations::read(&row, DIGITS, Row::worst).unwrap_err().to_string()
         };
         for (quantity, at, why) in [
             ("eta_s", "p1 = 0.1, p2 = 0.1, W = 16", "x: its equation needs `d0`"),
