@@ -11,7 +11,7 @@ use lasthop_units::{Duration, Time};
 use lasthop_wire::mhp::handoff::{BaseName, Message, Pieces, SessionId, SessionState};
 
 use super::base::{Base, BaseEvent};
-use super::copies::{Came, Leaving};
+use super::copies::{Ahead, Came, Leaving};
 use super::entry::{Asked, Role};
 use super::give::numbers;
 use super::outbox::{Out, Outgoing};
@@ -90,6 +90,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
         };
         leaving.copy = Some(copy);
         self.begin_ahead(now, session);
+        self.rearm(session);
     }
 
     /// The first pieces of another package.
@@ -250,18 +251,27 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
         self.send(from, session, attempt, Message::Have { number });
     }
 
-    /// Sends, asks and makes anew what is due, and drops what nothing came of (MOB-41).
-    pub(super) fn handle_ahead_timeout(&mut self, now: Time) {
-        let config = self.config;
-        self.ahead.leaving.retain(|_, leaving| leaving.expected + config.ahead > now);
-        self.ahead.came.retain(|_, came| came.last_message + config.ahead > now);
-        let due = |next: Time| next <= now;
-        let leaving: Vec<SessionId> =
-            self.ahead.leaving.iter().filter(|(_, l)| due(l.retry.next)).map(|(s, _)| *s).collect();
-        for session in leaving {
-            let generation = self.is_frozen(session);
-            let Some(leaving) = self.ahead.leaving.get_mut(&session) else { continue };
-            if generation {
+    /// Sends, asks and makes anew what is due of a session's copies, and drops what nothing came of (MOB-41).
+    pub(super) fn handle_ahead_due(&mut self, now: Time, session: SessionId) {
+        let (config, frozen) = (self.config, self.is_frozen(session));
+        let Ahead { leaving, came } = &mut self.ahead;
+        if leaving.get(&session).is_some_and(|leaving| leaving.expected + config.ahead <= now) {
+            leaving.remove(&session);
+        }
+        if came.get(&session).is_some_and(|came| came.last_message + config.ahead <= now) {
+            came.remove(&session);
+        }
+        if let Some(came) = came.get_mut(&session).filter(|came| came.retry.next <= now)
+            && let Some((number, piece, pull)) = &came.coming
+        {
+            came.retry.again(now, &config);
+            let (from, attempt) = (came.from, came.attempt);
+            let message = Message::Fetch { number: *number, piece: *piece, pieces: pull.missing() };
+            self.send(from, session, attempt, message);
+        }
+        let leaving = self.ahead.leaving.get_mut(&session);
+        if let Some(leaving) = leaving.filter(|leaving| leaving.retry.next <= now) {
+            if frozen {
                 leaving.retry.next = Time::NEVER;
             } else if leaving.is_done() {
                 leaving.retry.next = Time::NEVER;
@@ -270,17 +280,6 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
                 leaving.retry.again(now, &config);
                 self.send_ahead(session, config.piece(), &[Pieces { first: 0, count: 1 }]);
             }
-        }
-        let waiting = |came: &Came<A>| came.coming.is_some() && due(came.retry.next);
-        let came: Vec<SessionId> =
-            self.ahead.came.iter().filter(|(_, c)| waiting(c)).map(|(s, _)| *s).collect();
-        for session in came {
-            let Some(came) = self.ahead.came.get_mut(&session) else { continue };
-            came.retry.again(now, &config);
-            let (from, attempt) = (came.from, came.attempt);
-            let Some((number, piece, pull)) = &came.coming else { continue };
-            let message = Message::Fetch { number: *number, piece: *piece, pieces: pull.missing() };
-            self.send(from, session, attempt, message);
         }
     }
 }

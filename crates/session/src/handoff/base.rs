@@ -3,7 +3,7 @@
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
-use lasthop_units::{Duration, Time};
+use lasthop_units::{Deadlines, Duration, Time};
 use lasthop_wire::mhp::handoff::{Datagram, Message, Reason, SessionId, SessionState};
 
 use super::copies::Ahead;
@@ -100,6 +100,8 @@ pub struct Base<A, T = Open> {
     /// Those on their way.
     pub(super) pending: BTreeSet<SessionId>,
     pub(super) ahead: Ahead<A>,
+    /// When to look at sessions, at the latest.
+    due: Deadlines<SessionId>,
     pub(super) outbox: Outbox<A>,
     pub(super) events: VecDeque<BaseEvent<A>>,
 }
@@ -121,6 +123,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
             sessions: Sessions::new(),
             pending: BTreeSet::new(),
             ahead: Ahead::default(),
+            due: Deadlines::new(),
             outbox: Outbox::new(),
             events: VecDeque::new(),
         }
@@ -166,7 +169,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
                 let holder = A::from_name(&holder).map(|addr| Holder { addr, since });
                 self.on_greet(now, asked, holder, &grants);
             }
-            Message::Here { since } => self.on_here(now, asked, since),
+            Message::Here { since } => self.on_here(asked, since),
             Message::Handover { limit, piece, window, since, copy, warrant } => {
                 match self.warranted(asked, warrant.as_ref()) {
                     Ok(mobile) => {
@@ -210,6 +213,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
             }
             _ => {}
         }
+        self.rearm(session);
     }
 
     /// The session that was to be frozen, or `None` if the world has no such session.
@@ -226,7 +230,8 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
             if let Some(mobile) = wanted.mobile() {
                 self.sessions.set_owner(session, mobile);
             }
-            return self.serve(now, session);
+            self.serve(now, session);
+            return self.rearm(session);
         }
         self.remove(session);
         let asked = Asked { by: wanted.addr(), session, attempt };
@@ -259,6 +264,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
             return false;
         }
         self.set(session, wanted_in, Role::Serving);
+        self.rearm(session);
         self.deny(Asked { by: addr, session, attempt: wanted_in }, Denied::Outdated);
         true
     }
@@ -282,6 +288,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
             entry.role = Role::Failed { reason: Reason::Malformed, holder: None, until };
             self.send(mobile, session, attempt, Message::Refuse(Reason::Malformed));
         }
+        self.rearm(session);
     }
 
     /// The world's session is over: nothing more is remembered of it.
@@ -289,6 +296,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
         self.sessions.remove(&session);
         self.pending.remove(&session);
         self.ahead.remove(session);
+        self.due.set(session, None);
     }
 
     /// A mobile is not here any more: of its sessions but that one, none that is taken to be used here is.
@@ -357,42 +365,59 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
 
     /// When to call [`handle_timeout`](Self::handle_timeout).
     pub fn next_timeout(&self) -> Option<Time> {
-        let deadline = |session: &SessionId| match &self.sessions.get(session)?.role {
-            Role::Arriving(arriving) => {
-                Some(arriving.retry.next.min(arriving.last_message + self.config.give_up))
-            }
-            Role::Leaving(leaving) => Some(leaving.last_message + self.config.hold),
-            _ => None,
-        };
-        let pending = self.pending.iter().filter_map(deadline);
-        pending.chain(self.ahead.next_timeout(&self.config)).min()
+        self.due.next()
+    }
+
+    /// Whether no session has to be looked at before [`next_timeout`](Self::next_timeout).
+    #[cfg(test)]
+    pub(crate) fn is_armed(&self) -> bool {
+        let entries = self.sessions.values().filter_map(|entry| entry.deadline(&self.config));
+        let copies = self.ahead.leaving.keys().chain(self.ahead.came.keys());
+        let copies = copies.filter_map(|session| self.ahead.deadline(*session, &self.config));
+        let first = entries.chain(copies).min().unwrap_or(Time::NEVER);
+        self.due.next().unwrap_or(Time::NEVER) <= first
+    }
+
+    /// Something was done with a session: when to look at it next.
+    pub(super) fn rearm(&mut self, session: SessionId) {
+        let entry = self.sessions.get(&session).and_then(|entry| entry.deadline(&self.config));
+        let copies = self.ahead.deadline(session, &self.config);
+        self.due.set(session, entry.into_iter().chain(copies).min());
     }
 
     /// Repeats what is due (MHP-20) and gives up what took too long (MHP-21); follow with
     /// [`poll_transmit`](Self::poll_transmit).
     pub fn handle_timeout(&mut self, now: Time) {
-        let pending: Vec<SessionId> = self.pending.iter().copied().collect();
-        for session in pending {
-            let Some(entry) = self.sessions.get_mut(&session) else { continue };
-            match &mut entry.role {
-                Role::Arriving(arriving) => {
-                    if arriving.last_message + self.config.give_up <= now {
-                        self.fail(now, session, Reason::Unreachable);
-                    } else if arriving.retry.next <= now {
-                        arriving.retry.again(now, &self.config);
-                        self.request_missing(session);
-                    }
-                }
-                Role::Leaving(leaving) if leaving.last_message + self.config.hold <= now => {
-                    let state = leaving.state.take();
-                    self.expire(state);
-                    self.remove(session);
-                }
-                _ => {}
-            }
+        let due: Vec<SessionId> = core::iter::from_fn(|| self.due.pop_due(now)).collect();
+        for session in due {
+            self.handle_due(now, session);
+            self.handle_ahead_due(now, session);
+            self.rearm(session);
         }
-        self.handle_ahead_timeout(now);
-        self.sessions.sweep(now);
+    }
+
+    fn handle_due(&mut self, now: Time, session: SessionId) {
+        let Some(entry) = self.sessions.get_mut(&session) else { return };
+        match &mut entry.role {
+            Role::Arriving(arriving) => {
+                if arriving.last_message + self.config.give_up <= now {
+                    self.fail(now, session, Reason::Unreachable);
+                } else if arriving.retry.next <= now {
+                    arriving.retry.again(now, &self.config);
+                    self.request_missing(session);
+                }
+            }
+            Role::Leaving(leaving) if leaving.last_message + self.config.hold <= now => {
+                let state = leaving.state.take();
+                self.expire(state);
+                self.remove(session);
+            }
+            // It needs no longer be remembered.
+            Role::Given { until, .. } | Role::Failed { until, .. } if *until <= now => {
+                self.sessions.remove(&session);
+            }
+            _ => {}
+        }
     }
 
     /// A frozen state that nobody will have.
@@ -478,12 +503,9 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
 
     /// Whether one more session may be known here, or this one is. Where a mobile has brought it, it has a place among
     /// that mobile's.
-    pub(super) fn has_place(&mut self, now: Time, session: SessionId, mobile: Option<A>) -> bool {
+    pub(super) fn has_place(&mut self, session: SessionId, mobile: Option<A>) -> bool {
         if self.sessions.contains_key(&session) {
             return true;
-        }
-        if self.sessions.len() >= self.config.sessions_max {
-            self.sessions.sweep(now);
         }
         mobile.is_none_or(|mobile| self.sessions.make_place(mobile))
             && self.sessions.len() < self.config.sessions_max

@@ -161,9 +161,11 @@ impl<A: Address> Ahead<A> {
         self.leaving.len() + self.came.len()
     }
 
-    pub(super) fn next_timeout(&self, config: &Config) -> Option<Time> {
-        let leaving = self.leaving.values().map(|leaving| leaving.next_timeout(config));
-        leaving.chain(self.came.values().map(|came| came.next_timeout(config))).min()
+    /// When to look at a session's copies, whatever happens.
+    pub(super) fn deadline(&self, session: SessionId, config: &Config) -> Option<Time> {
+        let leaving = self.leaving.get(&session).map(|leaving| leaving.next_timeout(config));
+        let came = self.came.get(&session).map(|came| came.next_timeout(config));
+        leaving.into_iter().chain(came).min()
     }
 
     /// A piece of the copy that leaves, if it is still that one's.

@@ -6,8 +6,8 @@ use alloc::vec::Vec;
 use lasthop_units::Time;
 use lasthop_wire::mhp::handoff::{CopyName, Grant, Reason, SessionId, SessionState};
 
-use super::Retry;
 use super::pull::Pull;
+use super::{Config, Retry};
 
 /// The numbers of a handoff's states begin at so many times its own: then those of a base that was
 /// restarted are above those of any state of before, wherever that is.
@@ -223,7 +223,7 @@ impl<A: Copy> Role<A> {
 }
 
 impl<A> Entry<A> {
-    /// Whether the session is on its way and so has timers.
+    /// Whether the session is on its way.
     pub(super) fn is_pending(&self) -> bool {
         matches!(self.role, Role::Arriving(_) | Role::Leaving(_))
     }
@@ -274,10 +274,15 @@ impl<A> Entry<A> {
         }
     }
 
-    pub(super) fn is_expired(&self, now: Time) -> bool {
-        match self.role {
-            Role::Given { until, .. } | Role::Failed { until, .. } => until <= now,
-            _ => false,
+    /// When to look at it, whatever happens.
+    pub(super) fn deadline(&self, config: &Config) -> Option<Time> {
+        match &self.role {
+            Role::Arriving(arriving) => {
+                Some(arriving.retry.next.min(arriving.last_message + config.give_up))
+            }
+            Role::Leaving(leaving) => Some(leaving.last_message + config.hold),
+            Role::Given { until, .. } | Role::Failed { until, .. } => Some(*until),
+            Role::Serving | Role::Rebuilding(_) => None,
         }
     }
 }

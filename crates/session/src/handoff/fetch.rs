@@ -131,7 +131,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
     ) {
         let Asked { by: mobile, session, attempt } = asked;
         let room = self.may_come(session, mobile, holder.addr);
-        if !room || !self.has_place(now, session, Some(mobile)) {
+        if !room || !self.has_place(session, Some(mobile)) {
             return self.deny(asked, Denied::For(Reason::Busy));
         }
         if holder.addr == self.addr {

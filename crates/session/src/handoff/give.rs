@@ -22,7 +22,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
             if self.authority.needs_grants() {
                 return self.deny(asked, Denied::For(Reason::Unknown));
             }
-            if !self.has_place(now, session, None) {
+            if !self.has_place(session, None) {
                 return self.deny(asked, Denied::For(Reason::Busy));
             }
             return self.freeze(now, session, attempt, wanted, since);

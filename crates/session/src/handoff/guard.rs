@@ -177,12 +177,12 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
     /// A mobile is with this base, and says by how many handoffs: of the grants of before none counts
     /// any more. If they are more than this base knows, the session broke meanwhile and begins
     /// anew.
-    pub(super) fn on_here(&mut self, now: Time, asked: Asked<A>, since: u32) {
+    pub(super) fn on_here(&mut self, asked: Asked<A>, since: u32) {
         let Asked { by: mobile, session, attempt } = asked;
         if let Err(why) = self.owns(mobile, session) {
             return self.note(mobile, session, why);
         }
-        if !self.has_place(now, session, Some(mobile)) {
+        if !self.has_place(session, Some(mobile)) {
             return self.note(mobile, session, Denied::For(Reason::Busy));
         }
         let Some(entry) = self.sessions.get_mut(&session) else {
@@ -238,6 +238,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
     pub fn unreachable(&mut self, now: Time, holder: A) {
         for session in self.awaited_from(holder) {
             self.fail(now, session, Reason::Unreachable);
+            self.rearm(session);
         }
     }
 
@@ -245,6 +246,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
     pub fn reached(&mut self, now: Time, holder: A) {
         for session in self.awaited_from(holder) {
             self.restart(now, session);
+            self.rearm(session);
         }
     }
 

@@ -1,9 +1,6 @@
 //! What a base knows of sessions. Each mobile has a few places for its own, so that one which invents names takes
 //! nothing from the others.
 
-use alloc::vec::Vec;
-
-use lasthop_units::Time;
 use lasthop_wire::mhp::handoff::SessionId;
 
 use super::entry::{Entry, Role};
@@ -45,12 +42,5 @@ impl<A: Copy + Ord> Sessions<A> {
         let Some((_, first)) = remembered.min() else { return false };
         self.remove(&first);
         true
-    }
-
-    /// Forgets what needs no longer be remembered.
-    pub(super) fn sweep(&mut self, now: Time) {
-        let expired = self.iter().filter(|(_, entry)| entry.is_expired(now));
-        let expired: Vec<SessionId> = expired.map(|(session, _)| *session).collect();
-        expired.iter().for_each(|session| drop(self.remove(session)));
     }
 }

@@ -427,6 +427,7 @@ impl Roaming {
         self.drop_idle();
         self.mobile.handle_timeout(self.now);
         for station in &mut self.stations {
+            assert!(station.machine.is_armed(), "something is due before it is looked at");
             station.machine.handle_timeout(self.now);
         }
         self.poll();

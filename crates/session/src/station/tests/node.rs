@@ -536,6 +536,7 @@ impl Wires<u32, At, u64> for NodeWires<'_> {
 /// Lets a base do what it has to do.
 pub(super) fn poll(base: u32, station: &mut Base, world: &mut NodeWires<'_>) {
     let now = world.now;
+    assert!(station.machine().is_armed(), "something is due before it is looked at");
     for round in 0..100 {
         let mut some = false;
         let mut ids = world.sockets.all();
