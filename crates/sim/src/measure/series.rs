@@ -17,6 +17,10 @@ pub enum Variable {
     Rto,
     /// Data on its way.
     Flight,
+    /// Data that an application wrote.
+    Written,
+    /// Data that an application has got.
+    Received,
     /// Packets that wait for a link.
     QueuePackets,
     /// Bytes that wait for a link.
@@ -34,6 +38,8 @@ impl Variable {
             Self::Srtt => "srtt_s",
             Self::Rto => "rto_s",
             Self::Flight => "flight_bytes",
+            Self::Written => "written_bytes",
+            Self::Received => "received_bytes",
             Self::QueuePackets => "queue_packets",
             Self::QueueBytes => "queue_bytes",
             Self::Rate => "rate_bps",

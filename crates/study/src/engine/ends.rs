@@ -65,6 +65,14 @@ impl Running<'_> {
         self.ends(flow).map_or(Bytes::ZERO, early)
     }
 
+    /// What the application that opened a flow has written so far, and what the other one has got.
+    pub(super) fn progress(&self, flow: usize) -> [Bytes; 2] {
+        let progress = |ends: Ends<'_>| {
+            [ends.opens.written, ends.accepts.map_or(Bytes::ZERO, |record| record.received)]
+        };
+        self.ends(flow).map_or([Bytes::ZERO; 2], progress)
+    }
+
     /// How evenly a flow's data comes to the end that accepts it (MET-3).
     pub(super) fn buffers(&self, flow: usize) -> Option<BufferMeter> {
         Some(self.ends(flow)?.accepts?.buffers.clone())

@@ -100,6 +100,18 @@ impl<'a> Running<'a> {
         self.links[link].map(|id| self.network.link_queue(id))
     }
 
+    /// The bytes that are on the hop for the mobile end that opened a flow, where no TCP crosses it.
+    pub(super) fn on_hop(&self, flow: usize) -> Option<Bytes> {
+        match self.network.node(self.node(self.scenario.flows[flow].from)) {
+            Machine::Mobile(mobile) => match mobile.hop() {
+                MobileHop::Tcp(_) => None,
+                MobileHop::Srp(srp) => Some(srp.stats().inflight),
+                MobileHop::MobileTcp(mobile) => Some(mobile.stats().inflight),
+            },
+            _ => None,
+        }
+    }
+
     /// The state of a flow's connection at the end that opened it, while there is one.
     pub(super) fn probe(&self, flow: usize) -> Option<Probe> {
         let machine = self.network.node(self.node(self.scenario.flows[flow].from));

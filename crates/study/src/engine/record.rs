@@ -6,7 +6,7 @@ use std::io::Write;
 use std::rc::Rc;
 
 use lasthop_sim::capture::{Capture as Recorded, CaptureError};
-use lasthop_sim::measure::{Recorder, Sampling, Subject, write_series_csv};
+use lasthop_sim::measure::{Recorder, Sampling, Subject, Variable, write_series_csv};
 use lasthop_sim::net::TapPoint;
 use lasthop_units::{Duration, Time};
 
@@ -156,7 +156,12 @@ impl Series {
         for (flow, subject) in self.flows.iter().enumerate() {
             if let Some(probe) = running.probe(flow) {
                 self.recorder.set_probe(now, *subject, &probe);
+            } else if let Some(flight) = running.on_hop(flow) {
+                self.recorder.set(now, *subject, Variable::Flight, flight.get() as f64);
             }
+            let [written, received] = running.progress(flow);
+            self.recorder.set(now, *subject, Variable::Written, written.get() as f64);
+            self.recorder.set(now, *subject, Variable::Received, received.get() as f64);
         }
         for (link, subjects) in self.links.iter().enumerate() {
             for (subject, waiting) in subjects.iter().zip(running.queues(link)) {

@@ -10,7 +10,7 @@ use lasthop_units::{Duration, Seed};
 use super::{Failure, ReproduceError};
 use crate::engine::Simulator;
 use crate::run::{Engine, Outcome, Outputs, RunError};
-use crate::scenario::{End, Point, Scenario, Study};
+use crate::scenario::{End, Point, Scenario, ScenarioError, Study};
 
 /// A scenario file, as the repository has it.
 #[derive(Clone, Copy, Debug)]
@@ -47,6 +47,24 @@ impl Settings {
 /// A point of a sweep: what is set there, and the scenario.
 pub type SheetPoint = (Settings, Arc<Scenario>);
 
+/// A point whose file has values that each run draws from its seed.
+#[derive(Clone, Debug)]
+pub struct Drawn {
+    study: Arc<Study>,
+    point: usize,
+}
+
+impl Drawn {
+    /// The scenario of a run with this seed.
+    ///
+    /// # Errors
+    ///
+    /// A value that was drawn does not go with the others, though both ends of its range do.
+    pub fn scenario(&self, seed: Seed) -> Result<Arc<Scenario>, ScenarioError> {
+        self.study.scenario(&self.study.points()[self.point], seed)
+    }
+}
+
 impl Sheet {
     /// Each point of the sweep with its scenario. Values that a file has drawn at random are those of
     /// seed 0 in every run; what the engine itself draws follows from the run's seed.
@@ -55,12 +73,24 @@ impl Sheet {
     ///
     /// None, as long as the file is as its tests saw it.
     pub fn points(&self) -> Result<Vec<SheetPoint>, ReproduceError> {
-        let study = Study::parse(Path::new(self.path), self.text)?;
-        let point = |point: &Point| {
-            let settings = Settings(point.parameters().to_vec());
-            Ok((settings, study.scenario(point, Seed::from_u64(0))?))
+        let point = |(settings, drawn): (Settings, Drawn)| {
+            Ok((settings, drawn.scenario(Seed::from_u64(0))?))
         };
-        study.points().iter().map(point).collect()
+        self.drawn()?.into_iter().map(point).collect()
+    }
+
+    /// Each point of the sweep, whose random values each run draws.
+    ///
+    /// # Errors
+    ///
+    /// None, as long as the file is as its tests saw it.
+    pub fn drawn(&self) -> Result<Vec<(Settings, Drawn)>, ReproduceError> {
+        let study = Arc::new(Study::parse(Path::new(self.path), self.text)?);
+        let points = study.points().iter().enumerate();
+        let point = |(point, of): (usize, &Point)| {
+            (Settings(of.parameters().to_vec()), Drawn { study: Arc::clone(&study), point })
+        };
+        Ok(points.map(point).collect())
     }
 
     /// The scenario at the point, of these of the file, where the axes have these labels.
@@ -177,6 +207,18 @@ pub fn recorded(scenario: &Scenario, seed: Seed, file: &str) -> Result<String, F
     fs::read_to_string(directory.path().join(file)).map_err(failed)
 }
 
+/// A variable of a `series.csv`: its seconds and values, in order of time. There must be one flow.
+pub fn series(table: &str, variable: &str) -> Vec<(f64, f64)> {
+    let value = |line: &str| {
+        let fields: Vec<&str> = line.split(',').collect();
+        match fields[..] {
+            [at, _, of, value] if of == variable => Some((at.parse().ok()?, value.parse().ok()?)),
+            _ => None,
+        }
+    };
+    table.lines().filter_map(value).collect()
+}
+
 fn failure(error: RunError) -> Failure {
     Failure::Unavailable(error.to_string())
 }
@@ -218,6 +260,32 @@ mss = [{ label = "small", tcp.mss = 500 }, { label = "large", tcp.mss = 1000 }]
         let rates = [rate(0), rate(1)];
         assert_ne!(rates[0], rates[1]);
         assert!(rates.iter().all(|rate| (0.2e6..1e6).contains(rate)), "{rates:?}");
+    }
+
+    /// LNK-15: what a file leaves to chance is each run's own, and that run's again.
+    #[test]
+    fn random_values_are_drawn_for_each_run() {
+        let text = SHEET.text.to_owned()
+            + "link.radio.delay = [\"1ms\", { uniform = [\"2ms\", \"9ms\"] }]\n";
+        let sheet = Sheet { text: text.leak(), ..SHEET };
+        let points = sheet.drawn().unwrap();
+        let delay = |n: usize, seed| {
+            points[n].1.scenario(Seed::from_u64(seed)).unwrap().links[0].radio.up.delay
+        };
+        assert_eq!(points.len(), 4);
+        assert_eq!(points[3].0.at("mss"), "large");
+        assert_eq!([delay(0, 1), delay(2, 2)], [Duration::from_millis(1); 2]);
+        assert_eq!(delay(1, 1), delay(3, 1));
+        assert_ne!(delay(1, 1), delay(1, 2));
+    }
+
+    #[test]
+    fn a_variable_is_taken_from_a_table() {
+        let table = "time_s,flow,variable,value\n0.5,download,cwnd_bytes,2000\n0.5,x\n\
+                     0.5,download,srtt_s,0.25\n1000.1,download,srtt_s,0.5\n";
+        assert_eq!(series(table, "srtt_s"), [(0.5, 0.25), (1000.1, 0.5)]);
+        assert_eq!(series(table, "variable"), []);
+        assert_eq!(series(table, "rto_s"), []);
     }
 
     #[test]

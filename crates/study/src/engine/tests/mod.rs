@@ -326,6 +326,9 @@ fn a_run_is_the_same_whether_it_is_recorded_or_not() {
     assert!(size > 1_000_000, "{size}");
     let series = std::fs::read_to_string(file("series.csv")).expect("series");
     assert!(series.contains("upload,cwnd") && series.contains("radio-east.forward"), "{series}");
+    for whole in ["upload,written_bytes,1000000", "upload,received_bytes,1000000"] {
+        assert!(series.contains(whole), "{whole}: {series}");
+    }
     let rates = std::fs::read_to_string(file("rates.csv")).expect("rates");
     let bits = rates.lines().skip(1).filter_map(|l| l.rsplit(',').next()?.parse::<f64>().ok());
     let sum: f64 = bits.sum();

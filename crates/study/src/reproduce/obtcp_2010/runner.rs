@@ -61,16 +61,8 @@ impl Runner for Simulated {
 fn series(scenario: &Scenario, seed: Seed) -> Result<Series, Failure> {
     let table = sheet::recorded(scenario, seed, "series.csv")?;
     let from = scenario.measure.from.as_secs_f64();
-    Ok(table.lines().filter_map(round_trip).filter(|(at, _)| *at >= from).collect())
-}
-
-/// The time and the milliseconds of a line of the table, if it is about the smoothed round trip.
-fn round_trip(line: &str) -> Option<(f64, f64)> {
-    let fields: Vec<&str> = line.split(',').collect();
-    match fields[..] {
-        [at, _, "srtt_s", value] => Some((at.parse().ok()?, value.parse::<f64>().ok()? * 1e3)),
-        _ => None,
-    }
+    let round_trips = sheet::series(&table, "srtt_s").into_iter();
+    Ok(round_trips.filter(|(at, _)| *at >= from).map(|(at, s)| (at, s * 1e3)).collect())
 }
 
 fn goodput(outcome: &Outcome, flow: &str) -> Result<Rate, Failure> {
@@ -121,12 +113,5 @@ mod tests {
         assert_eq!(of_level(values.clone(), Level::Permille(950)), Some(19.0));
         assert_eq!(of_level(values, Level::Permille(1000)), Some(20.0));
         assert_eq!(of_level(Vec::new(), Level::Mean), None);
-    }
-
-    #[test]
-    fn only_smoothed_round_trips_are_taken_from_a_table() {
-        let lines = ["time_s,flow,variable,value", "0.5,download,cwnd_bytes,2000", "0.5,x"];
-        assert!(lines.iter().all(|line| round_trip(line).is_none()));
-        assert_eq!(round_trip("1000.1,download,srtt_s,0.25"), Some((1000.1, 250.0)));
     }
 }
