@@ -165,6 +165,29 @@ impl<N: Node> Network<N> {
         Ok([down, up])
     }
 
+    /// Adds both directions of a half-duplex radio, down and up: they take turns on one channel, so
+    /// that what is done to either link happens to both, and each tells what the channel did.
+    ///
+    /// # Errors
+    ///
+    /// The configuration describes no channel.
+    pub fn add_half_duplex_radio(
+        &mut self,
+        name: &str,
+        base: NodeId,
+        mobile: NodeId,
+        config: &LinkConfig,
+    ) -> Result<[LinkId; 2], ConfigError> {
+        let seed = self.core.link_seed(name);
+        let channel = Link::new(config, seed, self.core.now)?;
+        let up = self.add_wire(channel, [mobile, base], config, seed.child("changed"));
+        // Nothing is ever on this one.
+        let idle = Link::new(&LinkConfig::default(), seed, self.core.now)?;
+        let down = self.add_wire(idle, [base, mobile], config, seed);
+        self.core.share(down, up);
+        Ok([down, up])
+    }
+
     fn add_wire(
         &mut self,
         link: Link<Packet>,
@@ -219,13 +242,13 @@ impl<N: Node> Network<N> {
     /// What a link really did to its packets since its conditions were last replaced.
     pub fn link_stats(&mut self, id: LinkId) -> LinkStats {
         let now = self.core.now;
-        self.core.links[id.index()].link.stats(now)
+        self.core.channel(id).map(|wire| wire.link.stats(now)).unwrap_or_default()
     }
 
     /// What waits for a link's transmitter.
     pub fn link_queue(&mut self, id: LinkId) -> Count {
         let now = self.core.now;
-        self.core.links[id.index()].link.queued(now)
+        self.core.channel(id).map(|wire| wire.link.queued(now)).unwrap_or_default()
     }
 
     /// Changes a node's route for a host.
@@ -322,8 +345,8 @@ impl<N: Node> Network<N> {
     }
 
     #[inline(always)]
-    fn deliver(&mut self, link: LinkId) {
-        let Some((node, packet)) = self.core.pop(link) else { return };
+    fn deliver(&mut self, channel: LinkId) {
+        let Some((link, node, packet)) = self.core.pop(channel) else { return };
         let place = &mut self.nodes[node.index()];
         place.handle_packet(&mut Context { core: &mut self.core, node }, link, packet);
         if let Some(at) = place.next_timeout() {

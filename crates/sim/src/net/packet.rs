@@ -10,6 +10,7 @@ use lasthop_units::Bytes;
 use lasthop_wire::tcp::Segment;
 use lasthop_wire::unsplit;
 
+use super::LinkId;
 use super::trace::fold;
 
 /// Bytes of an IPv4 header without options.
@@ -330,6 +331,8 @@ fn digest(packet: &Datagram) -> u64 {
 
 struct Slot {
     datagram: Datagram,
+    /// The link that it entered last.
+    link: LinkId,
     /// Where it returns to; none while it is there.
     home: Option<Rc<Home>>,
     /// The next one that is free, while it is itself.
@@ -359,7 +362,7 @@ impl Home {
 
     #[cold]
     fn fresh(datagram: Datagram, home: Option<Rc<Self>>) -> Packet {
-        Packet(Some(Box::new(Slot { datagram, home, next: None })))
+        Packet(Some(Box::new(Slot { datagram, link: LinkId::default(), home, next: None })))
     }
 }
 
@@ -443,10 +446,27 @@ impl Packet {
         self.datagram_mut().corrupted = true;
     }
 
+    /// It goes onto a link.
+    #[inline]
+    pub(super) fn enter(&mut self, link: LinkId) {
+        self.slot_mut().link = link;
+    }
+
+    /// The link that it entered last, which may share the channel that it comes out of.
+    #[inline]
+    pub(super) fn link(&self) -> LinkId {
+        self.slot().link
+    }
+
     #[inline]
     fn datagram_mut(&mut self) -> &mut Datagram {
+        &mut self.slot_mut().datagram
+    }
+
+    #[inline]
+    fn slot_mut(&mut self) -> &mut Slot {
         match &mut self.0 {
-            Some(slot) => &mut slot.datagram,
+            Some(slot) => slot,
             None => unreachable!("only drop empties a packet"),
         }
     }
@@ -481,10 +501,11 @@ impl DerefMut for Packet {
 
 impl Clone for Packet {
     fn clone(&self) -> Self {
-        let Slot { datagram, home, .. } = self.slot();
+        let Slot { datagram, link, home, .. } = self.slot();
         let Some(home) = home else { unreachable!("a packet on its way knows its home") };
         let mut copy = home.packet(datagram.src, datagram.dst, datagram.body);
         copy.copy_from(datagram);
+        copy.enter(*link);
         copy
     }
 }

@@ -52,6 +52,8 @@ pub(super) struct Core {
 /// A link in its place.
 pub(super) struct Wire {
     pub(super) link: Link<Packet>,
+    /// What carries its packets: itself, or the one that it takes turns with.
+    channel: LinkId,
     to: NodeId,
     from: NodeId,
     mtu: u32,
@@ -108,8 +110,10 @@ impl Core {
         config: &LinkConfig,
         seed: Seed,
     ) -> LinkId {
+        let id = LinkId::new(self.links.len() as u32);
         self.links.push(Wire {
             link,
+            channel: id,
             to,
             from,
             mtu: config.mtu,
@@ -120,7 +124,18 @@ impl Core {
             near: Taps::default(),
             far: Taps::default(),
         });
-        LinkId::new((self.links.len() - 1) as u32)
+        id
+    }
+
+    /// From now on a link takes turns with another one: what goes onto it is on that one's channel.
+    pub(super) fn share(&mut self, link: LinkId, channel: LinkId) {
+        self.links[link.index()].channel = channel;
+    }
+
+    /// What carries a link's packets.
+    pub(super) fn channel(&mut self, link: LinkId) -> Option<&mut Wire> {
+        let channel = self.links.get(link.index())?.channel;
+        self.links.get_mut(channel.index())
     }
 
     /// Makes room for all links and nodes in the timetables, and enters the links.
@@ -193,12 +208,13 @@ impl Core {
     }
 
     pub(super) fn mtu(&self, link: LinkId) -> Option<Bytes> {
-        self.links.get(link.index()).map(|wire| Bytes::new(u64::from(wire.mtu)))
+        let channel = self.links.get(link.index())?.channel;
+        self.links.get(channel.index()).map(|wire| Bytes::new(u64::from(wire.mtu)))
     }
 
     pub(super) fn is_nearly_full(&mut self, link: LinkId, size: Bytes) -> bool {
         let now = self.now;
-        self.links.get_mut(link.index()).is_some_and(|wire| wire.link.is_nearly_full(now, size))
+        self.channel(link).is_some_and(|wire| wire.link.is_nearly_full(now, size))
     }
 
     #[inline]
@@ -234,21 +250,23 @@ impl Core {
         mut packet: Packet,
     ) -> Result<(), Undelivered> {
         let size = packet.seal(self.headers);
+        packet.enter(link);
         self.trace.sent += 1;
+        let channel = self.links[link.index()].channel.index();
         // Before anything sees the packet here: the mark belongs to this queue.
-        if packet.ecn == Ecn::Capable && self.links[link.index()].link.marks(self.now, size) {
+        if packet.ecn == Ecn::Capable && self.links[channel].link.marks(self.now, size) {
             packet.set_congested();
             packet.seal(self.headers);
         }
         if self.tapped {
             self.show(node, link, &packet, Sight::Entered(link));
         }
-        let wire = &mut self.links[link.index()];
+        let wire = &mut self.links[channel];
         match wire.link.push(self.now, size, packet) {
             Ok(()) => {
                 // Where order is kept, what is in the link already comes out first.
-                if !wire.ordered || !self.arrivals.is_set(link.index()) {
-                    self.arrivals.set(link.index(), wire.next_time().max(self.now));
+                if !wire.ordered || !self.arrivals.is_set(channel) {
+                    self.arrivals.set(channel, wire.next_time().max(self.now));
                 }
                 Ok(())
             }
@@ -288,22 +306,22 @@ impl Core {
         Err(Undelivered::NoRoute)
     }
 
-    /// Takes out what has arrived, and where.
+    /// Takes out of a channel what has arrived, by which link and where.
     #[inline]
-    pub(super) fn pop(&mut self, link: LinkId) -> Option<(NodeId, Packet)> {
-        let wire = &mut self.links[link.index()];
-        let node = wire.to;
-        let (popped, next) = wire.pop(self.now);
-        self.arrivals.set(link.index(), next.max(self.now));
+    pub(super) fn pop(&mut self, channel: LinkId) -> Option<(LinkId, NodeId, Packet)> {
+        let (popped, next) = self.links[channel.index()].pop(self.now);
+        self.arrivals.set(channel.index(), next.max(self.now));
         let (mut packet, corrupted) = popped?;
         if corrupted {
             packet.set_corrupted();
         }
+        let link = packet.link();
+        let node = self.links[link.index()].to;
         self.trace.arrived(self.now, node.index(), packet.digest);
         if self.tapped {
             self.show(node, link, &packet, Sight::Left(link));
         }
-        Some((node, packet))
+        Some((link, node, packet))
     }
 
     fn wake_link(&mut self, link: usize) {
@@ -328,11 +346,13 @@ impl Core {
     }
 
     pub(super) fn change(&mut self, link: LinkId, f: impl FnOnce(&mut Wire, Time, Seed)) {
-        let Some(wire) = self.links.get_mut(link.index()) else { return };
+        let now = self.now;
+        let Some(wire) = self.channel(link) else { return };
         wire.changes += 1;
         let seed = wire.seed.child(&format!("change {}", wire.changes));
-        f(wire, self.now, seed);
-        self.wake_link(link.index());
+        f(wire, now, seed);
+        let channel = self.links[link.index()].channel;
+        self.wake_link(channel.index());
     }
 }
 

@@ -413,6 +413,53 @@ fn both_directions_of_a_radio_are_links() {
     assert_eq!(network.node(b).talker().heard.len(), 1);
 }
 
+/// MOB-1: the directions of a half-duplex radio take turns, whether they carry packets or frames; each
+/// end gets what the other one sent, and its own link says so.
+#[test]
+fn both_directions_take_turns_on_a_half_duplex_radio() {
+    let mut network = Network::new(seeded());
+    let [a, b] =
+        [(); 2].map(|()| network.add_node(TestNode::Talker(Talker::sending(2, Duration::ZERO))));
+    let twice = LinkConfig { duplicate: 1.0, ..megabit(5) };
+    let [down, up] = network.add_half_duplex_radio("radio", a, b, &twice).expect("a radio");
+    assert_eq!((network.ends(down), network.ends(up)), (Some((a, b)), Some((b, a))));
+    network.set_default_route(a, Some(down));
+    network.set_default_route(b, Some(up));
+    let watch = Rc::new(RefCell::new(Watch::default()));
+    network.tap(TapPoint::LinkOut(down), watch.clone());
+    network.run_until(Time::from_millis(100)).expect("no halt");
+    let heard = |network: &Network<TestNode>, node| {
+        network
+            .node(node)
+            .talker()
+            .heard
+            .iter()
+            .map(|(at, ..)| at.as_micros() / 1000)
+            .collect::<Vec<_>>()
+    };
+    // Each packet of 8 ms waits for those before it, the other end's too, and comes twice.
+    assert_eq!(heard(&network, b), [13, 13, 21, 21]);
+    assert_eq!(heard(&network, a), [29, 29, 37, 37]);
+    assert!(watch.borrow().0.iter().all(|(_, _, sight, _)| *sight == Sight::Left(down)));
+    assert_eq!(watch.borrow().0.len(), 4);
+    assert_eq!(network.link_stats(down), network.link_stats(up));
+    assert_eq!(network.link_stats(up).sent.packets, 4);
+    // Silence is of the channel.
+    network.schedule(Time::from_millis(100), Event::LinkDown(down));
+    network.schedule(Time::from_millis(200), Event::LinkUp(up));
+    for (at, from) in [(101, b), (201, a)] {
+        network.run_until(Time::from_millis(at)).expect("no halt");
+        network.with_node(from, |_, ctx| {
+            let mut frame = ctx.packet(A, B, Body::Frame { ethertype: 0x88b5 });
+            frame.set_virtual(1000);
+            ctx.send(frame).ok();
+        });
+    }
+    network.run_until(Time::from_secs(1)).expect("no halt");
+    assert_eq!(heard(&network, a).len(), 4);
+    assert_eq!(heard(&network, b)[4..], [214, 214]);
+}
+
 #[derive(Default)]
 struct Watch(Vec<(Time, TapPoint, Sight, Bytes)>);
 

@@ -15,7 +15,7 @@ use super::helped::{self, Helped};
 use super::machine::Machine;
 use super::transfer::Transfer;
 use crate::run::RunError;
-use crate::scenario::{Headers, LinkIndex, Move, NodeIndex, PathHelp, Scenario};
+use crate::scenario::{Headers, Link, LinkIndex, Move, NodeIndex, PathHelp, Scenario};
 
 /// A scenario on its way.
 pub(super) struct Running<'a> {
@@ -60,9 +60,12 @@ impl<'a> Running<'a> {
         let mut links = Vec::with_capacity(scenario.links.len());
         for link in &scenario.links {
             let [first, second] = link.ends.map(|end| nodes[end.0]);
-            let [back, there] = network
-                .add_named_radio(&link.name, second, first, &link.radio)
-                .map_err(|e| RunError::Failed(format!("link `{}`: {e}", link.name)))?;
+            let Link { name, radio, .. } = link;
+            let [back, there] = match link.half_duplex {
+                true => network.add_half_duplex_radio(name, second, first, &radio.up),
+                false => network.add_named_radio(name, second, first, radio),
+            }
+            .map_err(|e| RunError::Failed(format!("link `{name}`: {e}")))?;
             links.push([there, back]);
         }
         Ok(Self {

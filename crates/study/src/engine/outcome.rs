@@ -102,7 +102,9 @@ impl Running<'_> {
         for (i, (link, ids)) in self.scenario.links.iter().zip(&self.links).enumerate() {
             let is_hop = link.ends.iter().any(|end| self.scenario.node(*end).kind.is_mobile());
             let ways = [("forward", &link.radio.up), ("backward", &link.radio.down)];
-            for (n, ((way, config), id)) in ways.into_iter().zip(ids).enumerate() {
+            // What takes turns is one channel.
+            let channels = if link.half_duplex { 1 } else { 2 };
+            for (n, ((way, config), id)) in ways.into_iter().zip(ids).take(channels).enumerate() {
                 let name = format!("{}.{way}", link.name);
                 let stats = self.network.link_stats(*id);
                 let before = self.links_before.get(i).map(|b| b[n]).unwrap_or_default();

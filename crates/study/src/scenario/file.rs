@@ -42,7 +42,8 @@ pub(crate) const TOP: [&str; 21] = [
 pub(crate) const AROUND: [&str; 5] = ["name", "about", "runs", "seed", "sweep"];
 
 /// The keys of a link beside those of its directions.
-pub(crate) const LINK: [&str; 4] = ["between", "forward", "backward", "shared-fades"];
+pub(crate) const LINK: [&str; 5] =
+    ["between", "forward", "backward", "shared-fades", "half-duplex"];
 
 /// The groups of TCP end points.
 pub(crate) const TCP: [&str; 4] = ["fixed", "mobile", "wired", "hop"];
@@ -91,6 +92,8 @@ pub(crate) struct LinkFile {
     pub(crate) backward: LinkSettings,
     #[serde(default)]
     pub(crate) shared_fades: bool,
+    #[serde(default)]
+    pub(crate) half_duplex: bool,
 }
 
 #[derive(Debug, Deserialize)]

@@ -152,6 +152,8 @@ pub struct Link {
     pub ends: [NodeIndex; 2],
     /// What it does to packets: `up` from the first end to the second, `down` back.
     pub radio: RadioConfig,
+    /// Both directions take turns on one channel, which is what `up` says, as `down` does.
+    pub half_duplex: bool,
 }
 
 impl Link {

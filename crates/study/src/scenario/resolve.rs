@@ -187,10 +187,21 @@ impl Builder<'_> {
                 None
             }
         };
+        let unlike = |own: &LinkSettings| *own != LinkSettings::default();
+        for (key, said) in [
+            ("forward", unlike(&file.forward)),
+            ("backward", unlike(&file.backward)),
+            ("shared-fades", file.shared_fades),
+        ] {
+            if said && file.half_duplex {
+                let remedy = "set it for the link as a whole, or leave `half-duplex` out";
+                self.wrong.add(&["link", name, key], "both directions are one channel", remedy);
+            }
+        }
         let up = self.direction(name, "forward", &file.forward, &file.both);
         let down = self.direction(name, "backward", &file.backward, &file.both);
         let radio = RadioConfig { up: up?, down: down?, shared_fades: file.shared_fades };
-        Some(Link { name: name.to_string(), ends: ends?, radio })
+        Some(Link { name: name.to_string(), ends: ends?, radio, half_duplex: file.half_duplex })
     }
 
     fn direction(

@@ -359,6 +359,27 @@ fn impossible_values_are_refused_with_their_place() {
 }
 
 #[test]
+fn a_channel_that_both_directions_take_turns_on_has_one_description() {
+    let turns = GOOD.replacen("backward.loss = \"none\"", "half-duplex = true", 1);
+    let scenario = first(&good(&turns), 1);
+    assert!(link(&scenario, "radio-east").half_duplex && !link(&scenario, "wire").half_duplex);
+    for (said, key) in [
+        ("backward.loss = \"none\"", "backward"),
+        ("forward = { delay = \"1ms\" }", "forward"),
+        ("shared-fades = true", "shared-fades"),
+    ] {
+        let to = format!("half-duplex = true\n{said}");
+        let found = problems(&GOOD.replacen("backward.loss = \"none\"", &to, 1));
+        assert_eq!(found.len(), 1, "{found:#?}");
+        assert_eq!((found[0].key.clone(), found[0].line), (format!("link.radio-east.{key}"), 28));
+        assert!(found[0].message.contains("one channel"), "{}", found[0]);
+        assert!(found[0].remedy.clone().unwrap_or_default().contains("half-duplex"));
+    }
+    let wrong = "half-duplex = \"yes\"";
+    refuses("backward.loss = \"none\"", wrong, "link.radio-east.half-duplex", "true or false", "");
+}
+
+#[test]
 fn names_that_nobody_has_are_refused() {
     refuses("[\"server\", ", "[\"sever\", ", "link.wire.between", "no node `sever`", "`server`");
     refuses("to = \"server\"", "to = \"servr\"", "flow.0.to", "no node `servr`", "`server`");

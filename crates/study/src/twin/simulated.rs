@@ -108,6 +108,7 @@ fn topology(cell: &Cell) -> (Vec<ScenarioNode>, Vec<Link>) {
         // A radio's `up` is from the first end to the second.
         ends: [NodeIndex(i + 1), NodeIndex(i)],
         radio,
+        half_duplex: false,
     });
     (nodes, links.collect())
 }

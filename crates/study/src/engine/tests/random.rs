@@ -110,6 +110,9 @@ fn radio(stream: &mut Stream, scheme: Scheme) -> String {
     if stream.chance(0.2) {
         text += "duplicate = \"2%\"\n";
     }
+    if side.is_empty() && stream.chance(0.3) {
+        text += "half-duplex = true\n";
+    }
     text
 }
 
@@ -134,7 +137,7 @@ fn fault(scheme: Scheme, number: u64) -> Option<String> {
 }
 
 /// Every scheme carries files byte by byte through losses, bursts, fades, disconnections, handoffs,
-/// missed signals and reordering, over one hop or two, and none hangs that does not hang without it
+/// missed signals and reordering, over one hop or two, half-duplex or not, and none hangs that does not hang without it
 /// (MHP, SPL, ITCP, SRP, MOB, ALT, SNP, OBB, OBM, MTC, DDA, CC, EBS, FRZ, LLT, ATS, ATR, 3DA, RWC).
 #[test]
 fn random_networks_get_files_through_byte_by_byte() {
