@@ -8,7 +8,6 @@ use super::{Context, LinkId, Node, Packet};
 #[derive(Clone, Debug, Default)]
 pub struct Router {
     addrs: Vec<Ipv4Addr>,
-    bridges: bool,
     stats: RouterStats,
 }
 
@@ -33,12 +32,6 @@ impl Router {
         Self { addrs: addrs.into_iter().collect(), ..Self::default() }
     }
 
-    /// Not a router but a point within a link, such as the air that both directions of a half-duplex
-    /// radio pass: it hands on whatever comes, frames too, and leaves no trace in any header.
-    pub fn bridge() -> Self {
-        Self { bridges: true, ..Self::default() }
-    }
-
     /// What it did.
     pub const fn stats(&self) -> &RouterStats {
         &self.stats
@@ -52,7 +45,7 @@ impl Node for Router {
             self.stats.corrupted += 1;
         } else if self.addrs.contains(&packet.next_address()) {
             self.stats.consumed += 1;
-        } else if !self.bridges && !packet.pass_router() {
+        } else if !packet.pass_router() {
             self.stats.expired += 1;
         } else if ctx.send(packet).is_ok() {
             self.stats.forwarded += 1;

@@ -185,20 +185,6 @@ fn a_frame_is_its_payload_and_stays_on_its_link() {
     assert_eq!(chain.network.node(chain.b).talker().heard.len(), 1);
 }
 
-/// A point within a link hands frames on, whatever their age.
-#[test]
-fn a_bridge_hands_on_what_a_router_does_not() {
-    let mut chain = chain(seeded(), Talker::default(), &megabit(5));
-    *chain.network.node_mut(chain.r) = TestNode::Router(Router::bridge());
-    chain.network.with_node(chain.a, |_, ctx| {
-        let mut packet = ctx.packet(A, B, Body::Frame { ethertype: 0x88b5 });
-        packet.set_real(20)[0] = 7;
-        ctx.send(packet).expect("a route");
-    });
-    chain.network.run_until(Time::from_secs(1)).expect("no halt");
-    assert_eq!(chain.network.node(chain.b).talker().heard.len(), 1);
-}
-
 /// MIP-3: a packet in a tunnel is 20 bytes longer, and goes where the tunnel ends.
 #[test]
 fn a_tunnel_costs_20_bytes_and_routes_by_its_end() {

@@ -7,7 +7,6 @@ use lasthop_units::Duration;
 
 mod base;
 mod frozen;
-pub mod journey;
 mod mobile;
 mod moved;
 mod streams;

@@ -15,7 +15,7 @@ use crate::scenario::{
 };
 
 /// Bytes of the IP and UDP headers in front of SRP (SRP-12).
-pub(crate) const UDP_HEADERS: u64 = 28;
+const UDP_HEADERS: u64 = 28;
 /// The longest datagram payload that SRP tries on a link that carries any.
 const LONGEST: u64 = 1472;
 /// What every hop is expected to carry, unless its link says that it carries less.
@@ -277,6 +277,8 @@ fn mobile_tcp(scenario: &Scenario, mtu: u32) -> mobile_tcp::Config {
     }
 }
 
+/// A hop whose datagrams are expected to carry what every hop does, and are tried up to what this one
+/// carries, with the agent's buffer at either end.
 fn srp(scenario: &Scenario, mtu: u32) -> HopConfig {
     let carried = u64::from(mtu).saturating_sub(UDP_HEADERS).min(LONGEST);
     let buffer = scenario.agent.buffer();
@@ -285,15 +287,9 @@ fn srp(scenario: &Scenario, mtu: u32) -> HopConfig {
         // The paper's has segments of one size.
         Srp::Paper(window) => (carried, Discipline::Windowed(windowed(window))),
     };
-    srp_hop([expected, carried], buffer, discipline)
-}
-
-/// SRP over a hop whose datagrams carry the first of these many bytes, and up to the second, with a
-/// buffer of this size at either end.
-pub(crate) fn srp_hop([base, most]: [u64; 2], buffer: Bytes, discipline: Discipline) -> HopConfig {
     HopConfig {
-        datagram_base: Bytes::new(base),
-        datagram_max: Bytes::new(most),
+        datagram_base: Bytes::new(expected),
+        datagram_max: Bytes::new(carried),
         carrier_overhead: Bytes::new(UDP_HEADERS),
         stream_window: buffer,
         stream_memory: buffer,

@@ -27,7 +27,6 @@ use lasthop_units::{Duration, Seed, Time};
 use crate::run::{Engine, Outcome, Outputs, RunError};
 use crate::scenario::{End, Scenario};
 
-pub(crate) use helped::{UDP_HEADERS, srp_hop};
 use network::Running;
 use record::Recording;
 use watch::Watch;

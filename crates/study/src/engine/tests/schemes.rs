@@ -1,9 +1,14 @@
 //! Each scheme does something, and does it in the right direction.
 
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use lasthop_sim::net::{Datagram, Observer, Sight, TapPoint};
 use lasthop_units::{Scheme, WorksAt};
+use lasthop_wire::tcp::Flags;
 
 use super::*;
-use crate::scenario::Schemes;
+use crate::scenario::{NodeIndex, ScenarioNode, Schemes};
 
 /// A download over a wire and a hop.
 const DOWNLOAD: &str = r#"
@@ -370,6 +375,129 @@ fn mobile_tcp_saves_24_bytes_of_each_packet_on_the_hop() {
     assert!((tcp - 1040.0).abs() < 1.0, "{tcp}");
     assert!((bare - 1016.0).abs() < 1.0, "{bare}");
     assert!((padded - 1040.0).abs() < 1.0, "{padded}");
+}
+
+/// A file of 100 kB through two handoffs of 2.8 s, over radios that carry 256 bytes at once. The mobile
+/// opens the connection, whichever way the file goes.
+fn journey(scheme: &str, up: bool, radio: &str) -> String {
+    let text =
+        CELLS.replace("rate = \"1Mbit/s\"\n", &format!("rate = \"100kbit/s\"\nmtu = 256\n{radio}"));
+    let text = text.replace(
+        "first = \"2s\"\npause = \"1s\"",
+        "first = \"3s\"\npause = \"2.8s\"\nevery = \"6s\"\ncount = 2",
+    );
+    let traffic = match up {
+        true => "{ file = { size = \"102400 B\" } }",
+        false => "{ request-response = { request = \"1 B\", response = \"102400 B\", count = 1 } }",
+    };
+    let text = text.replace("{ file = { size = \"1MB\" } }", traffic);
+    helped_by(scheme, &format!("{text}[tcp]\nstack = \"bsd-1990s\"\n[measure]\nbytes = true\n"))
+}
+
+/// The longest segments' payloads, what SYNs announce, and resets, at the fixed host.
+#[derive(Default)]
+struct Segments {
+    longest: u32,
+    announced: Vec<Option<u16>>,
+    resets: u32,
+}
+
+impl Observer for Segments {
+    fn handle_packet(&mut self, _: Time, _: TapPoint, _: Sight, packet: &Datagram) {
+        let Some(segment) = packet.tcp() else { return };
+        self.longest = self.longest.max(segment.len);
+        self.resets += u32::from(segment.flags.contains(Flags::RST));
+        if segment.flags.contains(Flags::SYN) {
+            self.announced.push(segment.options.mss);
+        }
+    }
+}
+
+/// Lets the file arrive, to the byte and without a reset at any host, and tells what the fixed host saw
+/// and how many connections it accepted.
+fn arrived(text: &str) -> (Segments, u64) {
+    let study = Study::parse(Path::new("x.toml"), text).unwrap_or_else(|e| panic!("{e}"));
+    let seed = Seed::from_u64(1);
+    let scenario = study.scenario(&study.points()[0], seed).expect("a scenario");
+    let mut running = Running::new(&scenario, seed).expect("builds");
+    running.plan(seed).expect("plans");
+    let named = |node: &ScenarioNode| node.name == "server";
+    let server = running.node(NodeIndex(scenario.nodes.iter().position(named).expect("a server")));
+    let seen = Rc::new(RefCell::new(Segments::default()));
+    running.tap(TapPoint::Node(server), seen.clone());
+    let end = Time::ZERO + scenario.end.latest();
+    running.run_until(end).expect("runs");
+    let outcome = running.outcome(end, &Watch::new(&scenario));
+    assert!(outcome.completed, "{outcome:?}\n{text}");
+    let received = metric(&outcome, "upload.received_bytes") as u64;
+    assert_eq!(received - u64::from(text.contains("1 B")), 102_400, "{outcome:?}\n{text}");
+    assert!(metric(&outcome, "upload.wrong") < 0.5, "{outcome:?}\n{text}");
+    let stats = |id| running.network.node(id).host().map(|host| *host.stats());
+    let resets: u64 = running.nodes.iter().filter_map(|id| stats(*id)).map(|s| s.resets_sent).sum();
+    assert_eq!(resets, 0, "{text}");
+    let accepted = stats(server).expect("a host").accepted;
+    drop(running);
+    (Rc::into_inner(seen).expect("nobody watches").into_inner(), accepted)
+}
+
+#[test]
+fn every_scheme_moves_a_file_both_ways() {
+    for scheme in SCHEMES {
+        for up in [true, false] {
+            let still = journey(scheme, up, "").replace("pause = \"2.8s\"", "pause = \"0s\"");
+            let (seen, accepted) = arrived(&still);
+            assert_eq!((seen.resets, accepted), (0, 1), "{scheme}, up: {up}");
+        }
+    }
+}
+
+/// MHP-24: no scheme's handoffs reset a connection or open it anew at the fixed host.
+#[test]
+fn every_scheme_survives_handoffs_and_the_fixed_host_notices_nothing() {
+    for scheme in SCHEMES {
+        for up in [true, false] {
+            let (seen, accepted) = arrived(&journey(scheme, up, ""));
+            assert_eq!((seen.resets, accepted), (0, 1), "{scheme}, up: {up}");
+        }
+    }
+}
+
+/// MOB-1: frames of the hop cross a channel that both directions take turns on, too, and what one
+/// direction carries is the other's loss.
+#[test]
+fn every_scheme_moves_a_file_over_a_half_duplex_radio() {
+    for scheme in SCHEMES {
+        for up in [true, false] {
+            let (seen, accepted) = arrived(&journey(scheme, up, "half-duplex = true\n"));
+            assert_eq!((seen.resets, accepted), (0, 1), "{scheme}, up: {up}");
+        }
+    }
+    let both = |radio: &str| {
+        let back = "[flow.back]\nfrom = \"phone\"\nto = \"server\"\n";
+        let text =
+            filled("none", radio, "").replace("[flow.download]", &format!("{back}[flow.download]"));
+        let outcome = run(&text, 1);
+        let rates =
+            ["download", "back"].map(|flow| metric(&outcome, &format!("{flow}.goodput_bps")));
+        (rates[0] + rates[1], outcome)
+    };
+    let (apart, _) = both("");
+    let (turns, outcome) = both("half-duplex = true");
+    assert!(apart > 2.4e6 && (1.7e6..2e6).contains(&turns), "{apart} and {turns}");
+    assert!(metric(&outcome, "radio.forward.utilisation") > 0.95, "{outcome:?}");
+    assert!(outcome.metrics.iter().all(|(name, _)| !name.starts_with("radio.backward")));
+}
+
+/// LNK-3: without help small segments pass the whole path: the mobile takes their size from its
+/// interface when it sends, and announces it in its SYN when it receives.
+#[test]
+fn unhelped_tcp_uses_the_hops_segments_all_the_way() {
+    for up in [true, false] {
+        let still = journey("none", up, "").replace("pause = \"2.8s\"", "pause = \"0s\"");
+        let (seen, _) = arrived(&still);
+        assert_eq!(seen.longest, 216);
+        assert_eq!(seen.announced.iter().flatten().min(), Some(&216));
+    }
 }
 
 /// MOB-23, MOB-26, MOB-28: Mobile TCP repairs the hop's losses at the hop's rate, where TCP on the same

@@ -1,8 +1,7 @@
 //! The report: what was published and what we get, as a document.
 
-use super::cells::{REPEATED, SENSITIVITY};
+use super::cells::{NO_PAUSE, REPEATED, SENSITIVITY};
 use super::misses;
-use super::setup::Experiment;
 use crate::published::Published;
 use crate::report::chart::{Chart, Line, RangeSeries, RatioPoint, Ratios, Span};
 use crate::report::{Block, Entry, Note, Section, Tone};
@@ -22,11 +21,11 @@ pub(super) type Content<'a> = page::Content<'a, Vec<(Label, Course)>>;
 const COLOURS: [(&str, usize); 3] = [("tcp", 0), ("split-tcp", 1), ("srp", 2)];
 
 /// The row and column of the cells that parameters were fitted to.
-pub(super) const BASE: [&str; 2] = ["0 s", "0 %"];
+pub(super) const BASE: [&str; 2] = [NO_PAUSE, "0 %"];
 
 pub(super) fn reproduction(content: Content<'_>) -> Result<Reproduction, ReproduceError> {
     let prose = content.prose;
-    let setup = Experiment::default().setup(prose);
+    let setup = prose.setup(&[]);
     let fitted: Vec<&str> = setup.of(Kind::Fitted).map(|p| p.name.as_str()).collect();
     let sections = vec![
         tables(&content),

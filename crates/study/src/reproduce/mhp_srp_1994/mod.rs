@@ -4,7 +4,6 @@ mod cells;
 mod document;
 mod misses;
 mod runner;
-mod setup;
 
 use lasthop_units::Seed;
 
@@ -16,9 +15,8 @@ use super::run::{CellRunner, Course, Progress, seed_of};
 use super::study::{ReproduceError, Reproduction, Request, compared, paper};
 use crate::published::Published;
 
-pub use cells::{Case, Contender, Handoffs};
+pub use cells::Case;
 pub use runner::Simulated;
-pub use setup::{Bursts, Experiment, VARIATIONS, Variation};
 
 /// How many runs each cell gets if nobody says.
 const RUNS: u32 = 40;
