@@ -125,7 +125,7 @@ pub(super) fn setup(prose: &Prose, published: &Published) -> Section {
     let words = prose.common("setup");
     let blocks = vec![
         words.paragraph("assumed"),
-        Block::Parameters(prose.setup(&[]).parameters),
+        Block::Parameters(prose.setup().parameters),
         words.paragraph("stated"),
         stated(published),
     ];

@@ -126,21 +126,19 @@ impl Prose {
     }
 
     /// The set-up in words.
-    pub(super) fn setup(&self, values: Values<'_>) -> Setup {
-        let mut taken = BTreeSet::new();
+    pub(super) fn setup(&self) -> Setup {
         let mut parameters = Vec::new();
         for (kind, told) in self.own.parameters() {
             self.asked.borrow_mut().insert(kind.name().to_owned());
             for StatedValue { name, value, reason } in told {
                 parameters.push(Parameter {
                     name: name.clone(),
-                    value: self.fill(name, value, values, &mut taken),
+                    value: value.clone(),
                     kind,
                     reason: joined(reason),
                 });
             }
         }
-        self.leave("the set-up", values, &taken);
         Setup { parameters }
     }
 
@@ -152,7 +150,7 @@ impl Prose {
         self.faults.borrow().first().map_or(Ok(()), |fault| Err(fault.clone()))
     }
 
-    /// A text, as one paragraph with its values.
+    /// A text, as one paragraph with its values; each of them has a place in it.
     fn find(&self, name: &str, text: Option<&str>, values: Values<'_>) -> String {
         let Some(text) = text else {
             self.fault(ProseError::Missing(name.to_owned()));
@@ -160,19 +158,6 @@ impl Prose {
         };
         self.asked.borrow_mut().insert(name.to_owned());
         let mut taken = BTreeSet::new();
-        let filled = self.fill(name, text, values, &mut taken);
-        self.leave(name, values, &taken);
-        filled
-    }
-
-    /// Fills the placeholders of a text, and notes which values it took.
-    fn fill<'a>(
-        &self,
-        name: &str,
-        text: &str,
-        values: Values<'a>,
-        taken: &mut BTreeSet<&'a str>,
-    ) -> String {
         let text = joined(text);
         let mut parts = text.split('{');
         let mut filled = parts.next().unwrap_or_default().to_owned();
@@ -190,15 +175,11 @@ impl Prose {
             }
             filled += rest;
         }
-        filled
-    }
-
-    /// Values that no text took are faults.
-    fn leave(&self, text: &str, values: Values<'_>, taken: &BTreeSet<&str>) {
         for (value, _) in values.iter().filter(|(value, _)| !taken.contains(value)) {
-            let (text, value) = (text.to_owned(), (*value).to_owned());
+            let (text, value) = (name.to_owned(), (*value).to_owned());
             self.fault(ProseError::Untaken { text, value });
         }
+        filled
     }
 
     fn fault(&self, fault: ProseError) {
@@ -312,7 +293,7 @@ mod tests {
         text = "as it is"
         [[assumed]]
         name = "rate"
-        value = "{rate}"
+        value = "2 Mbit/s"
         reason = "unsaid"
     "#;
 
@@ -333,7 +314,7 @@ mod tests {
         assert_eq!(words.filled("lead", &[("n", &3)]), "Of 3 values 3 are near.");
         assert_eq!(words.notes()[0].text, "as it is");
         assert_eq!(words.section(Vec::new()).title, "One");
-        assert_eq!(prose.setup(&[("rate", &"2 Mbit/s")]).parameters[0].value, "2 Mbit/s");
+        assert_eq!(prose.setup().parameters[0].value, "2 Mbit/s");
         assert!(prose.check().is_ok());
         assert_eq!(prose.unasked(), ["summary"]);
     }
@@ -347,11 +328,6 @@ mod tests {
             (fault(|p| drop(p.section("one").text("lead"))), "nothing fills `{n}`"),
             (fault(|p| drop(p.summary(&[("time", &1)]))), "nothing fills `{place}`"),
             (fault(|p| drop(p.summary(&[("place", &1), ("time", &1)]))), "no place for `{time}`"),
-            (fault(|p| drop(p.setup(&[]))), "`rate`: nothing fills `{rate}`"),
-            (
-                fault(|p| drop(p.setup(&[("rate", &1), ("n", &1)]))),
-                "the set-up`: there is no place",
-            ),
         ] {
             assert!(fault.contains(told), "{fault}");
         }

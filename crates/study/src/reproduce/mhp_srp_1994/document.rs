@@ -25,7 +25,7 @@ pub(super) const BASE: [&str; 2] = [NO_PAUSE, "0 %"];
 
 pub(super) fn reproduction(content: Content<'_>) -> Result<Reproduction, ReproduceError> {
     let prose = content.prose;
-    let setup = prose.setup(&[]);
+    let setup = prose.setup();
     let fitted: Vec<&str> = setup.of(Kind::Fitted).map(|p| p.name.as_str()).collect();
     let sections = vec![
         tables(&content),

@@ -167,7 +167,7 @@ fn bursts_in_time_hit_the_share_of_packets_that_was_asked_for() {
 /// The report has its words beside the scenario files, and its values are theirs.
 #[test]
 fn the_set_up_that_is_told_is_the_one_that_runs() {
-    let setup = prose().unwrap().setup(&[]);
+    let setup = prose().unwrap().setup();
     let told = |name: &str| {
         setup
             .parameters
@@ -210,7 +210,7 @@ fn the_set_up_that_is_told_is_the_one_that_runs() {
 
 #[test]
 fn only_what_the_base_cells_allow_is_fitted() {
-    let setup = prose().unwrap().setup(&[]);
+    let setup = prose().unwrap().setup();
     let fitted: Vec<&str> = setup.of(Kind::Fitted).map(|p| p.name.as_str()).collect();
     assert_eq!(
         fitted,
@@ -351,7 +351,7 @@ fn each_printed_cell_parameter_and_inconsistency_is_in_the_report() {
             }
         }
     }
-    for parameter in prose().unwrap().setup(&[]).parameters {
+    for parameter in prose().unwrap().setup().parameters {
         assert!(html.contains(&parameter.name), "{}", parameter.name);
     }
     for id in ["INC-Y1", "INC-Y2", "INC-Y3", "INC-Y4", "INC-Y5"] {
