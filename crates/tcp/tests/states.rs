@@ -367,6 +367,20 @@ fn a_nonsensical_snapshot_does_no_harm() {
     }
 }
 
+/// MHP-17: a snapshot that contradicts itself is believed in the peer's end, behind which there is nothing.
+#[test]
+fn what_a_snapshot_has_behind_the_peers_end_is_nothing() {
+    let (mut a, b) = pair(Config::modern());
+    let received_ahead = vec![Range { start: 1000, end: 7700 }];
+    let odd = Snapshot { received_ahead, peer_end: Some(6700), ..b.snapshot(NOW) };
+    let mut b = Connection::restore(Config::modern(), NOW, &odd);
+    a.write(Bytes::new(1448));
+    b.handle_segment(NOW, &a.poll_transmit(NOW).unwrap().segment);
+    assert_eq!((b.state(), b.received()), (State::CloseWait, Bytes::new(6700)));
+    let moved = Connection::restore(Config::modern(), NOW, &b.snapshot(NOW));
+    assert_eq!(moved.snapshot(NOW).peer_end, Some(6700));
+}
+
 /// RFC 1337: a reset in TIME-WAIT cuts nothing: both streams have ended, and what was not read stays.
 #[test]
 fn a_reset_in_time_wait_is_ignored() {

@@ -208,7 +208,7 @@ impl Connection {
                 self.recv.ahead.insert(start..end);
             }
         }
-        self.recv.fin = s.peer_end.map(position).filter(|fin| *fin >= self.recv.nxt);
+        s.peer_end.into_iter().for_each(|end| self.recv.on_fin(position(end)));
         self.recv.pass_fin();
         if let Some((ours, peers)) = s.window_shifts {
             self.scaled = true;
