@@ -54,14 +54,18 @@ impl Session {
             Role::Base => (down, up),
         };
         self.table.insert(id, phase);
+        // A mobile whose connection was answered waits for nothing here, and needs no target any more.
+        let waits = self.role == Role::Base || phase != Phase::Open;
+        if waits {
+            self.arm(id);
+        }
         let Some(conn) = self.table.get_mut(id) else { return };
         (conn.send_base, conn.recv_base) = (sent.start, received.end());
         conn.finishing = sent.ended;
         conn.moved = true;
         let rest = CarriedBytes::new(received.bytes, received.ended, sent.bytes);
         conn.rest = Some(Box::new(rest));
-        // A mobile whose connection was answered needs no target any more.
-        if self.role == Role::Base || phase != Phase::Open {
+        if waits {
             conn.origin = Some(Box::new(Origin { target, bound, from: source }));
         }
         self.announce_rest(id);

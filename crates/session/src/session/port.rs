@@ -69,9 +69,6 @@ impl Session {
         }
         self.next = self.next.max((id.0 | 1) + 1);
         self.unpack(id, phase, state);
-        if phase != Phase::Open {
-            self.arm(id);
-        }
         true
     }
 }

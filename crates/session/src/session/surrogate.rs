@@ -102,7 +102,6 @@ impl Session {
                 Stage::Open | Stage::Over => Phase::Open,
             };
             self.unpack(id, phase, connection);
-            self.arm(id);
         }
     }
 

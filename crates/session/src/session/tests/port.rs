@@ -145,6 +145,25 @@ fn a_connection_that_is_over_is_read_to_its_end_elsewhere() {
     assert_eq!(world.mobile.connections(), 0);
 }
 
+/// A base may take long to pass on what a connection that is over has left: nothing limits that.
+#[test]
+fn what_is_left_of_a_connection_that_is_over_has_no_deadline() {
+    let mut base = Session::base(Config::base());
+    let mut pair = Pair::new(Limits::default());
+    let direction = |bytes: &[u8]| Direction { start: 0, bytes: bytes.to_vec(), ended: true };
+    let (id, stage, target) = (4, Stage::Over, target());
+    let (up, down) = (direction(b"unread"), direction(b""));
+    let over =
+        ConnectionState { id, stage, target, bound: None, up, down, wired: vec![], source: None };
+    base.adopt(Time::ZERO, SessionState::of(NAME, vec![over]));
+    assert_eq!(base.next_timeout(), None);
+    let later = Time::from_secs(3600);
+    base.handle_timeout(later, &mut pair.base);
+    let events: Vec<Event> =
+        std::iter::from_fn(|| base.poll_event(later, &mut pair.base)).collect();
+    assert_eq!(events, [Event::Readable(ConnId(id))]);
+}
+
 /// MHP-2: an opening without an answer is requested again, with all that it carried.
 #[test]
 fn an_opening_goes_on_elsewhere() {
