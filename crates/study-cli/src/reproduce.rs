@@ -351,8 +351,7 @@ struct Progress(ProgressBar);
 impl Default for Progress {
     fn default() -> Self {
         let template = "[{elapsed}] {bar:40} {pos}/{len} runs, {eta} left";
-        let bar = terminal::shown(|| ProgressBar::new(0), template);
-        Self(bar.unwrap_or_else(ProgressBar::hidden))
+        Self(terminal::bar(template))
     }
 }
 

@@ -178,7 +178,7 @@ fn print(options: &Options, study: &Study, finished: &Finished) -> anyhow::Resul
 
 /// How far the sweep is, on a terminal.
 struct Progress {
-    bar: Option<ProgressBar>,
+    bar: ProgressBar,
     incomplete: AtomicBool,
 }
 
@@ -186,25 +186,20 @@ impl Progress {
     fn new(jobs: usize, json: bool) -> Self {
         let template =
             "[{elapsed}] {bar:30} {human_pos}/{human_len} runs, {per_sec}, {eta} left {msg}";
-        let bar = terminal::shown(|| ProgressBar::new(0), template).filter(|_| !json);
-        if let Some(bar) = &bar {
-            bar.set_length(jobs as u64);
-            bar.enable_steady_tick(Duration::from_millis(250));
-        }
+        let bar = if json { ProgressBar::hidden() } else { terminal::bar(template) };
+        bar.set_length(jobs as u64);
+        bar.enable_steady_tick(Duration::from_millis(250));
         Self { bar, incomplete: AtomicBool::new(false) }
     }
 
     fn done(&self, record: &Record) {
-        let Some(bar) = &self.bar else { return };
-        bar.inc(1);
+        self.bar.inc(1);
         if !record.completed && !self.incomplete.swap(true, Ordering::Relaxed) {
-            bar.set_message("(some transfers do not complete)");
+            self.bar.set_message("(some transfers do not complete)");
         }
     }
 
     fn finish(&self) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
-        }
+        self.bar.finish_and_clear();
     }
 }

@@ -1,6 +1,6 @@
 //! What commands do with the terminal: text, progress, interrupts.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -18,15 +18,15 @@ pub(crate) fn print(text: &str) -> anyhow::Result<()> {
     }
 }
 
-/// What is drawn of `bar` on the standard error by this template; none where that is no terminal.
-pub(crate) fn shown(bar: fn() -> ProgressBar, template: &str) -> Option<ProgressBar> {
-    io::stderr().is_terminal().then(|| {
-        let bar = bar();
-        if let Ok(style) = ProgressStyle::with_template(template) {
-            bar.set_style(style);
-        }
-        bar
-    })
+/// A bar on the standard error, drawn by this template; hidden where that is no terminal.
+pub(crate) fn bar(template: &str) -> ProgressBar {
+    let style = ProgressStyle::with_template(template);
+    ProgressBar::new(0).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+}
+
+/// A line that stays, above the bar or without one.
+pub(crate) fn line(bar: &ProgressBar, line: &str) {
+    bar.suspend(|| eprintln!("{line}"));
 }
 
 /// The first interrupt sets the flag, so that the run ends in order; the second ends the command at

@@ -10,7 +10,7 @@ use crate::terminal;
 
 /// Shows how far the run has come, on the standard error.
 pub(super) struct Progress {
-    bar: Option<ProgressBar>,
+    bar: ProgressBar,
     running: Mutex<Vec<String>>,
 }
 
@@ -18,11 +18,9 @@ impl Progress {
     /// Of a run of `cells` cells.
     pub(super) fn new(cells: usize) -> Self {
         let template = "[{elapsed}] {bar:25} {pos}/{len} {msg}";
-        let bar = terminal::shown(|| ProgressBar::new(0), template);
-        if let Some(bar) = &bar {
-            bar.set_length(cells as u64);
-            bar.enable_steady_tick(Duration::from_millis(250));
-        }
+        let bar = terminal::bar(template);
+        bar.set_length(cells as u64);
+        bar.enable_steady_tick(Duration::from_millis(250));
         Self { bar, running: Mutex::default() }
     }
 
@@ -36,27 +34,18 @@ impl Progress {
     pub(super) fn end(&self, cell: &Cell, outcome: &Outcome) {
         lock(&self.running).retain(|running| *running != name(cell));
         let line = format!("{:<28} {}", name(cell), report::summary(outcome));
-        match &self.bar {
-            Some(bar) => {
-                bar.println(line);
-                bar.inc(1);
-            }
-            None => eprintln!("{line}"),
-        }
+        terminal::line(&self.bar, &line);
+        self.bar.inc(1);
         self.refresh();
     }
 
     fn refresh(&self) {
-        if let Some(bar) = &self.bar {
-            bar.set_message(lock(&self.running).join(", "));
-        }
+        self.bar.set_message(lock(&self.running).join(", "));
     }
 
     /// Nothing more comes.
     pub(super) fn finish(&self) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
-        }
+        self.bar.finish_and_clear();
     }
 }
 

@@ -17,7 +17,7 @@ const COLUMN: usize = 16;
 
 /// The live picture, on the standard error.
 pub(super) struct Picture {
-    bar: Option<ProgressBar>,
+    bar: ProgressBar,
     title: String,
     /// What a full bar stands for.
     full: Rate,
@@ -25,14 +25,14 @@ pub(super) struct Picture {
 
 impl Picture {
     pub(super) fn new(mode: Mode, plan: &Plan) -> Self {
-        let bar = terminal::shown(ProgressBar::new_spinner, "{msg}");
+        let bar = terminal::bar("{msg}");
         let title = format!(
             "{mode} over {}: {} moves, dead zones of {:.1} s",
             plan.settings.hop,
             plan.handoffs,
             plan.dead_zone.as_secs_f64()
         );
-        if bar.is_none() {
+        if bar.is_hidden() {
             eprintln!("{title}");
         }
         let full = match plan.topology.radio.down.pacing {
@@ -44,32 +44,24 @@ impl Picture {
 
     /// How things stand.
     pub(super) fn show(&self, sight: &Sight) {
-        if let Some(bar) = &self.bar {
-            bar.set_message(drawing(&self.title, sight, self.full));
-            bar.tick();
+        if !self.bar.is_hidden() {
+            self.bar.set_message(drawing(&self.title, sight, self.full));
+            self.bar.tick();
         }
     }
 
     /// A line that stays.
     pub(super) fn line(&self, line: &str) {
-        match &self.bar {
-            Some(bar) => bar.println(line),
-            None => eprintln!("{line}"),
-        }
+        terminal::line(&self.bar, line);
     }
 
     /// Does something else with the terminal.
     pub(super) fn suspend(&self, f: impl FnOnce()) {
-        match &self.bar {
-            Some(bar) => bar.suspend(f),
-            None => f(),
-        }
+        self.bar.suspend(f);
     }
 
     pub(super) fn finish(&self) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
-        }
+        self.bar.finish_and_clear();
     }
 }
 
