@@ -63,6 +63,10 @@ enum Figure {
     Many,
     /// How long connections stand still when the mobile moves to another base
     Handoff,
+    /// What a download costs both ends at 2, 20 and 100 Mbit/s: CPU and system calls
+    Wakeups,
+    /// What it costs that the process at an end is stopped for milliseconds, again and again
+    Stalls,
     /// What it costs to take packets through a process, by the ways that Linux has
     Forward,
     /// The simulator and kernels side by side, scheme by scheme: does the simulation tell the truth?
@@ -113,6 +117,8 @@ fn run(cli: &Cli) -> Result<usize> {
         Figure::Clean => &[figure::clean::run],
         Figure::Cost => &[figure::cost::run],
         Figure::Many => &[figure::many::run],
+        Figure::Wakeups => &[figure::wakeups::run],
+        Figure::Stalls => &[figure::stalls::run],
         Figure::Handoff => &[figure::handoff::run],
         Figure::Twin(_) | Figure::Soak(_) => &[],
         Figure::Forward => &[figure::forward::run],
@@ -132,6 +138,8 @@ fn run(cli: &Cli) -> Result<usize> {
             figure::attack::run,
             figure::clean::run,
             figure::cost::run,
+            figure::wakeups::run,
+            figure::stalls::run,
             figure::forward::run,
         ],
         Figure::AnswerQueue => return figure::forward::nfqueue::run().map(|()| 0),

@@ -5,6 +5,10 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use perf_event::events::Tracepoint;
+use perf_event::{Builder, Counter};
+use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
+use rustix::process::{Pid, Signal, kill_process};
 
 static LASTHOP: OnceLock<PathBuf> = OnceLock::new();
 
@@ -33,10 +37,83 @@ pub(crate) fn children_cpu() -> Result<Duration> {
     cpu_in("/proc/self/stat", 16)
 }
 
-/// CPU time, in user and system mode, of a running process so far (proc_pid_stat(5), utime and
-/// stime); that of its children is not in it.
+/// CPU time of a running process's threads so far (proc_pid_schedstat(5)), which counts nanoseconds where
+/// others count ticks.
 pub(crate) fn cpu_of(pid: u32) -> Result<Duration> {
-    cpu_in(&format!("/proc/{pid}/stat"), 14)
+    let of = |task: u32| {
+        let file = format!("/proc/{task}/schedstat");
+        let text = std::fs::read_to_string(&file).with_context(|| format!("reading {file}"))?;
+        let first = text.split_whitespace().next().and_then(|nanos| nanos.parse().ok());
+        first.map(Duration::from_nanos).with_context(|| format!("{file} has no CPU time"))
+    };
+    tasks(pid)?.into_iter().map(of).sum()
+}
+
+/// Stops a process for so long.
+pub(crate) fn stall(pid: u32, span: Duration) -> Result<()> {
+    let pid = Pid::from_raw(pid.cast_signed()).context("a process without a number")?;
+    kill_process(pid, Signal::STOP).context("stopping a process")?;
+    std::thread::sleep(span);
+    kill_process(pid, Signal::CONT).context("continuing a process")
+}
+
+/// The threads of a process.
+fn tasks(pid: u32) -> Result<Vec<u32>> {
+    let tasks = format!("/proc/{pid}/task");
+    let listed = std::fs::read_dir(&tasks).with_context(|| format!("reading {tasks}"))?;
+    let names = listed.filter_map(|task| task.ok()?.file_name().to_str()?.parse().ok());
+    Ok(names.collect())
+}
+
+/// Where the kernel says what it can count, mounted or not.
+const TRACEFS: &str = "/sys/kernel/tracing";
+
+/// System calls of running processes and their threads, counted from the moment when this was made.
+pub(crate) struct Syscalls(Vec<Counter>);
+
+impl Syscalls {
+    /// Counts those of the processes.
+    pub(crate) fn of(pids: &[u32]) -> Result<Self> {
+        let event = Tracepoint::with_id(syscall_event()?);
+        let mut counters = Vec::new();
+        for pid in pids {
+            for task in tasks(*pid)? {
+                let mut counter = Builder::new(event)
+                    .observe_pid(task.cast_signed())
+                    .any_cpu()
+                    .inherit(true)
+                    .include_kernel()
+                    .build()
+                    .context("perf_event_open")?;
+                counter.enable().context("perf_event_open")?;
+                counters.push(counter);
+            }
+        }
+        Ok(Self(counters))
+    }
+
+    /// How many there were.
+    pub(crate) fn count(mut self) -> Result<u64> {
+        Ok(self.0.iter_mut().map(Counter::read).sum::<Result<u64, _>>()?)
+    }
+}
+
+/// The number of the event that a system call begins.
+fn syscall_event() -> Result<u64> {
+    let read = |root: &Path| std::fs::read_to_string(root.join("events/raw_syscalls/sys_enter/id"));
+    let text = match read(Path::new(TRACEFS)) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+            let root = tempfile::tempdir()?;
+            mount("none", root.path(), "tracefs", MountFlags::RDONLY, None)
+                .context("mounting tracefs")?;
+            let text = read(root.path());
+            unmount(root.path(), UnmountFlags::DETACH).context("unmounting tracefs")?;
+            text
+        }
+        text => text,
+    };
+    let text = text.context("the kernel has no event for system calls")?;
+    text.trim().parse().with_context(|| format!("`{}` is no event's number", text.trim()))
 }
 
 fn cpu_in(file: &str, first: usize) -> Result<Duration> {
@@ -68,6 +145,19 @@ mod tests {
         assert_eq!(ticks("7 (a) S 1", 14), None);
         assert!(children_cpu().is_ok());
         assert!(cpu_of(std::process::id()).is_ok());
+    }
+
+    #[test]
+    fn system_calls_of_a_process_are_counted() {
+        let mut child = std::process::Command::new("sh")
+            .args(["-c", "read go; for i in 1 2 3 4 5 6 7 8 9; do cd /; done"])
+            .stdin(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let syscalls = Syscalls::of(&[child.id()]).unwrap();
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        assert!(syscalls.count().unwrap() >= 9);
     }
 
     #[test]

@@ -112,15 +112,6 @@ pub(crate) fn run(setting: &Setting, report: &mut Report) {
     }
 }
 
-/// The name of the scheme that a peer stands for.
-fn scheme(peer: &Peer) -> &'static str {
-    match peer {
-        Peer::SplitTcp(_) => "split-tcp",
-        Peer::Quic => "quic-tunnel",
-        _ => "srp",
-    }
-}
-
 /// What was seen.
 struct Seen {
     calm: Rate,
@@ -142,7 +133,7 @@ impl Seen {
         let share = self.attacked.as_bps() as f64 / self.calm.as_bps() as f64;
         Row::new(FIGURE, peer, cell)
             .value("attack", cell.attack.to_string())
-            .value("scheme", scheme(peer))
+            .value("scheme", peer.scheme())
             .number("per_s", cell.per_second as f64)
             .number("sent_per_s", self.load.per_second())
             .number("calm_mbit_s", self.calm.as_bps() as f64 / 1e6)

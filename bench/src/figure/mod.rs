@@ -4,6 +4,7 @@ pub(crate) mod agents;
 pub(crate) mod attack;
 pub(crate) mod clean;
 pub(crate) mod cost;
+mod download;
 pub(crate) mod fair;
 pub(crate) mod forward;
 pub(crate) mod handoff;
@@ -12,8 +13,10 @@ pub(crate) mod many;
 pub(crate) mod priority;
 pub(crate) mod silence;
 pub(crate) mod small;
+pub(crate) mod stalls;
 pub(crate) mod step;
 pub(crate) mod twin;
+pub(crate) mod wakeups;
 
 use std::fmt::Display;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -68,6 +68,18 @@ impl Peer {
         }
     }
 
+    /// The scheme that this one stands for.
+    pub(crate) fn scheme(&self) -> &'static str {
+        match self {
+            Peer::Srp | Peer::SrpEarly => "srp",
+            Peer::MobileTcp(_) => "mobile-tcp",
+            Peer::SplitTcp(_) => "split-tcp",
+            Peer::Kernel(_) => "none",
+            Peer::Proxy(_) => "proxy",
+            Peer::Quic | Peer::QuicTold(_) => "quic-tunnel",
+        }
+    }
+
     /// Whether the claims are about this one.
     pub(crate) fn is_ours(&self) -> bool {
         matches!(self, Peer::Srp | Peer::SrpEarly)
@@ -184,15 +196,18 @@ impl Running {
 
     /// CPU time so far of its process at the base, and of the one at the mobile.
     pub(crate) fn cpu(&self) -> Result<[Duration; 2]> {
+        let pids = self.pids();
+        let of = |n: usize| pids.get(n).map_or(Ok(Duration::ZERO), |pid| cpu_of(*pid));
+        Ok([of(0)?, of(1)?])
+    }
+
+    /// Its processes at the base and at the mobile, if it has some.
+    pub(crate) fn pids(&self) -> Vec<u32> {
         let daemons = match &self.work {
             Work::Lasthop(carrier) => carrier.daemons(),
             Work::Others { daemons, .. } => daemons,
         };
-        let of = |n: usize| match daemons.get(n) {
-            Some(daemon) => cpu_of(daemon.id()),
-            None => Ok(Duration::ZERO),
-        };
-        Ok([of(0)?, of(1)?])
+        daemons.iter().map(Daemon::id).collect()
     }
 
     /// An error with its last words if a process has ended.

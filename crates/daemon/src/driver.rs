@@ -94,11 +94,13 @@ pub(crate) struct Driver<R: Role> {
     core: CoreOf<R>,
     role: R,
     control: Option<Control>,
+    /// How long the associations that were touched in this turn can wait for the next.
+    patience: Option<Duration>,
 }
 
 impl<R: Role> Driver<R> {
     pub(crate) fn new(role: R, hop: R::Hop, control: Option<Control>) -> io::Result<Self> {
-        Ok(Self { core: Core::new(hop)?, role, control })
+        Ok(Self { core: Core::new(hop)?, role, control, patience: None })
     }
 
     pub(crate) fn hop(&self) -> &R::Hop {
@@ -256,6 +258,8 @@ impl<R: Role> Driver<R> {
         }
         let session = self.core.sessions.get(&id);
         self.core.deadlines.set(id, session.and_then(Session::next_timeout));
+        let patience = self.core.hop.patience(id);
+        self.patience = Some(self.patience.map_or(patience, |least| least.min(patience)));
     }
 
     fn handle_event(&mut self, id: IdOf<R>, event: Event) {
@@ -380,8 +384,13 @@ impl<R: Role> EventLoop for Driver<R> {
         all.into_iter().flatten().min().unwrap_or(Time::NEVER)
     }
 
+    fn rest(&self) -> Duration {
+        self.patience.unwrap_or_default()
+    }
+
     fn begin_turn(&mut self, now: Time) {
         self.core.now = now;
+        self.patience = None;
     }
 
     fn handle_ready(&mut self, source: Source, readiness: Readiness) -> io::Result<()> {
@@ -414,6 +423,8 @@ impl<R: Role> EventLoop for Driver<R> {
         if stops > 0 {
             self.handle_stop(stops);
         }
+        // What has come meanwhile may be what a timer waits for.
+        self.pump_hop();
         self.handle_timers();
         for _ in 0..ROUNDS_MAX {
             self.pump_hop();

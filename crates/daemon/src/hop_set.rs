@@ -6,7 +6,7 @@ use lasthop_control::AssociationReport;
 use lasthop_kernel::reactor::Readiness;
 use lasthop_kernel::slab::Key;
 use lasthop_kernel::turn::{Source, Turn};
-use lasthop_units::{Deadlines, Time};
+use lasthop_units::{Deadlines, Duration, Time};
 
 use crate::hop::{AnyStreams, Hop, HopEvent, MobileHop};
 
@@ -143,6 +143,10 @@ impl Hop for HopSet {
             deadlines.set(*part, hop.next_timeout());
             hop.is_active()
         });
+    }
+
+    fn patience(&self, part: u32) -> Duration {
+        self.parts.get(&part).map_or(Duration::ZERO, |hop| hop.patience(()))
     }
 
     fn poll_event(&mut self) -> Option<HopEvent<u32>> {

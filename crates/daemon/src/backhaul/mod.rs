@@ -300,6 +300,15 @@ impl Hop for WithPeers {
         }
     }
 
+    fn patience(&self, id: Self::Id) -> Duration {
+        match (id, &self.peers) {
+            (BaseAssociationId::Mobile(id), _) => self.mobiles.patience(id),
+            (BaseAssociationId::Peer(id), Some(peers)) => peers.listener.patience(id),
+            (BaseAssociationId::Link(part), Some(peers)) => peers.links.patience(part),
+            (_, None) => Duration::ZERO,
+        }
+    }
+
     fn poll_event(&mut self) -> Option<HopEvent<Self::Id>> {
         if let Some(event) = self.mobiles.poll_event() {
             return Some(event.map(BaseAssociationId::Mobile));

@@ -57,7 +57,7 @@ pub(crate) trait Carrier: Send {
     fn is_blocked(&self) -> bool;
 
     /// Hands every datagram that the kernel has to `take`, up to a turn's share, with the time at
-    /// which it was read.
+    /// which it arrived, or was read where the kernel does not say.
     fn receive(&mut self, clock: &Clock, take: &mut dyn FnMut(Time, Route, &mut [u8]));
 
     /// Sends what `poll` writes until it has nothing more, in batches. While the kernel takes no

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, sockopt};
 
 use lasthop_hop::Unreachable;
-use lasthop_kernel::clock::Clock;
+use lasthop_kernel::clock::{Clock, wall_nanos};
 use lasthop_kernel::reactor::{Interest, Readiness};
 use lasthop_kernel::slab::Key;
 use lasthop_kernel::tcp;
@@ -36,6 +36,8 @@ const CALLS_MAX: usize = 16;
 const BATCH_MAX: usize = 64_000;
 /// Room for a datagram, the largest that any interface here passes.
 const DATAGRAM_MAX: usize = 9_216;
+/// A datagram is not believed to have waited longer in the kernel: the wall clock was set.
+const WAIT_MAX: Duration = Duration::from_secs(1);
 /// How long after the kernel gave no socket it is asked again.
 const OPEN_AGAIN: Duration = Duration::from_millis(250);
 
@@ -62,7 +64,6 @@ struct Socket {
     state: UdpSocketState,
     ipv6: bool,
     readable: bool,
-    writable: bool,
     /// The network's errors for what was sent, if they are read.
     errors: Option<Errors>,
 }
@@ -170,7 +171,7 @@ impl Udp {
         let Some(missing) = &mut self.missing else { return };
         let Some(key) = missing.key else { return };
         let opened = Socket::anywhere().and_then(|socket| {
-            turn.reactor.add(&socket.fd, Interest::ReadWrite, turn.source(key))?;
+            turn.reactor.add(&socket.fd, Interest::Read, turn.source(key))?;
             Ok(socket)
         });
         match opened {
@@ -206,7 +207,7 @@ impl Udp {
 impl Carrier for Udp {
     fn watch(&mut self, turn: &mut Turn<'_>, keys: &mut dyn FnMut(usize) -> Key) -> io::Result<()> {
         for (n, socket) in self.sockets.iter().enumerate() {
-            turn.reactor.add(&socket.fd, Interest::ReadWrite, turn.source(keys(n)))?;
+            turn.reactor.add(&socket.fd, Interest::Read, turn.source(keys(n)))?;
         }
         if let Some(missing) = &mut self.missing {
             missing.key = Some(keys(0));
@@ -218,7 +219,6 @@ impl Carrier for Udp {
     fn ready(&mut self, _turn: &mut Turn<'_>, n: usize, readiness: Readiness) {
         if let Some(socket) = self.sockets.get_mut(n) {
             socket.readable |= readiness.readable;
-            socket.writable |= readiness.writable;
             if readiness.ended {
                 socket.read_errors();
             }
@@ -233,8 +233,7 @@ impl Carrier for Udp {
         self.batch.segments > 0
     }
 
-    /// The clock is read after each call to the kernel: a stamp from before it would make datagrams
-    /// that arrived meanwhile look early, and the hop's least delay shorter than it is.
+    /// The time is the kernel's, from when a datagram arrived, and not that of a loop that was late.
     fn receive(&mut self, clock: &Clock, take: &mut dyn FnMut(Time, carrier::Route, &mut [u8])) {
         BUFFERS.with_borrow_mut(|pieces| {
             for (n, socket) in self.sockets.iter_mut().enumerate() {
@@ -324,7 +323,7 @@ impl Socket {
         rustix::net::bind(&fd, &addr)?;
         let state = UdpSocketState::new(UdpSockRef::from(&fd))?;
         let ipv6 = addr.is_ipv6();
-        Ok(Self { fd, state, ipv6, readable: false, writable: true, errors: None })
+        Ok(Self { fd, state, ipv6, readable: false, errors: None })
     }
 
     /// As [`Udp::anywhere`] has it.
@@ -377,14 +376,18 @@ impl Socket {
                 return true;
             }
         };
-        let now = clock.now();
+        // Read after the call to the kernel: a time from before it would make datagrams that arrived
+        // meanwhile look early, and the hop's least delay shorter than it is.
+        let (now, wall) = (clock.now(), Duration::from_nanos(wall_nanos()));
         for (slice, meta) in slices.iter_mut().zip(&meta).take(count) {
             let peer = tcp::canonical(meta.addr);
             let route = Route { peer, local: meta.dst_ip, socket: n };
             let route = carrier::Route::Internet(route);
             let Some(filled) = slice.get_mut(..meta.len) else { continue };
+            let waited = meta.timestamp.map_or(Duration::ZERO, |at| wall.saturating_sub(at));
+            let arrived = if waited > WAIT_MAX { now } else { now - waited };
             for datagram in filled.chunks_mut(meta.stride.max(1)) {
-                take(now, route, datagram);
+                take(arrived, route, datagram);
             }
         }
         count == PIECES
@@ -392,9 +395,6 @@ impl Socket {
 
     /// Sends one batch. False if the kernel takes nothing now.
     fn send(&mut self, contents: &[u8], segment_size: Option<usize>, route: Route) -> bool {
-        if !self.writable {
-            return false;
-        }
         let one = Transmit {
             destination: self.address_of(route.peer),
             ecn: None,
@@ -412,10 +412,7 @@ impl Socket {
         }
         match sent {
             Ok(()) => true,
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
-                self.writable = false;
-                false
-            }
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => false,
             // No segmentation here: one by one. A datagram that fails is a datagram lost.
             Err(_) if segment_size.is_some() && self.state.max_gso_segments() == 1 => {
                 for datagram in contents.chunks(segment_size.unwrap_or(contents.len()).max(1)) {
@@ -491,6 +488,24 @@ mod tests {
         let route = a.route_to(b.places()[0].parse().unwrap()).unwrap();
         send_all(&mut a, route, &datagrams);
         assert_eq!(receive_count(&mut b, datagrams.len()), datagrams);
+    }
+
+    #[test]
+    fn a_datagram_that_waited_came_when_it_came() {
+        let (mut a, mut b) = (loopback(), loopback());
+        let (mut reactor, clock) = (Reactor::new().unwrap(), Clock::start());
+        let key = Slab::new().insert(());
+        b.watch(&mut Turn::new(Time::ZERO, clock, &mut reactor), &mut |_| key).unwrap();
+        let route = a.route_to(b.places()[0].parse().unwrap()).unwrap();
+        send_all(&mut a, route, &[vec![1; 100]]);
+        let sent = clock.now();
+        std::thread::sleep(Duration::from_millis(50));
+        let mut ready = Vec::new();
+        reactor.wait(Some(Duration::from_secs(5)), &mut ready).unwrap();
+        b.ready(&mut Turn::new(clock.now(), clock, &mut reactor), 0, ready[0].1);
+        let mut came = Time::NEVER;
+        b.receive(&clock, &mut |at, _, _| came = at);
+        assert!(came < sent + Duration::from_millis(40), "{came} is not {sent}");
     }
 
     #[test]

@@ -13,7 +13,7 @@ use lasthop_kernel::slab::{Key, Slab};
 use lasthop_kernel::turn::Turn;
 use lasthop_units::Time;
 
-use super::{next_timeout, report, why};
+use super::{next_timeout, patience, report, why};
 use crate::carrier::{Carrier, Route};
 use crate::hop::BaseHop;
 use crate::hop::{AnyStreams, Hop, HopEvent};
@@ -66,22 +66,29 @@ where
     }
 
     fn handle_timeout(&mut self, turn: &mut Turn<'_>) {
+        self.now = turn.now;
         self.carrier.handle_timeout(turn);
         self.machine.handle_timeout(turn.now);
     }
 
     fn pump(&mut self, turn: &mut Turn<'_>) {
-        self.now = turn.now;
-        let machine = &mut self.machine;
-        self.carrier.receive(&turn.clock, &mut |now, from, datagram| {
-            machine.handle_datagram(now, from, datagram);
+        let (machine, now) = (&mut self.machine, &mut self.now);
+        self.carrier.receive(&turn.clock, &mut |arrived, from, datagram| {
+            // The machine must not see time go back.
+            *now = arrived.max(*now);
+            machine.handle_datagram(*now, from, datagram);
         });
+        self.now = self.now.max(turn.now);
     }
 
     fn flush(&mut self, turn: &mut Turn<'_>) {
         let (machine, now) = (&mut self.machine, turn.now);
         self.now = now;
         self.carrier.send(turn, &mut |out| machine.poll_transmit(now, out).map(|t| (t.to, t.len)));
+    }
+
+    fn patience(&self, id: AssociationId) -> Duration {
+        self.machine.association(id).map_or(Duration::ZERO, |a| patience(&a.stats()))
     }
 
     fn poll_event(&mut self) -> Option<HopEvent<AssociationId>> {

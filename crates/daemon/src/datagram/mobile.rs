@@ -14,7 +14,7 @@ use lasthop_kernel::slab::{Key, Slab};
 use lasthop_kernel::turn::Turn;
 use lasthop_units::{Bytes, LinkEvent, Time};
 
-use super::{next_timeout, report, why};
+use super::{next_timeout, patience, report, why};
 use crate::carrier::{Carrier, Route};
 use crate::handshake::{self, HandshakeFailure, Introduction};
 use crate::hop::MobileHop;
@@ -136,7 +136,7 @@ where
         let Some(base) = self.known_base() else { return };
         while let Some(what) = self.carrier.poll_unreachable(base) {
             tracing::debug!(%what, "the network says");
-            self.said = Some(NetworkError { what, at: now });
+            (self.said, self.now) = (Some(NetworkError { what, at: now }), now);
             if !(self.leaving && self.machine.is_up()) {
                 self.machine.handle_unreachable(now, what);
             }
@@ -196,6 +196,7 @@ where
     }
 
     fn handle_timeout(&mut self, turn: &mut Turn<'_>) {
+        self.now = turn.now;
         self.carrier.handle_timeout(turn);
         self.machine.handle_timeout(turn.now);
         self.active = true;
@@ -210,23 +211,26 @@ where
     }
 
     fn pump(&mut self, turn: &mut Turn<'_>) {
-        self.now = turn.now;
         self.poll_network_errors(turn.now);
         let before = self.received_count();
-        let (machine, now) = (&mut self.machine, turn.now);
+        let (machine, seen) = (&mut self.machine, &mut self.now);
         let (mut some, base) = (false, &mut self.base);
-        self.carrier.receive(&turn.clock, &mut |now, from, datagram| {
+        self.carrier.receive(&turn.clock, &mut |arrived, from, datagram| {
             some = true;
+            // The machine must not see time go back.
+            *seen = arrived.max(*seen);
             match base {
                 Whereabouts::Found(found @ None) => {
-                    if handle_datagram(machine, now, from, datagram) {
+                    if handle_datagram(machine, *seen, from, datagram) {
                         *found = Some(from);
-                        machine.set_base_address(now, from);
+                        machine.set_base_address(*seen, from);
                     }
                 }
-                _ => machine.handle_datagram(now, from, datagram),
+                _ => machine.handle_datagram(*seen, from, datagram),
             }
         });
+        let now = self.now.max(turn.now);
+        self.now = now;
         while let Some(event) = self.carrier.poll_link_event() {
             self.machine.handle_link_event(now, event);
         }
@@ -257,6 +261,10 @@ where
         let (machine, now) = (&mut self.machine, turn.now);
         self.now = now;
         self.carrier.send(turn, &mut |out| machine.poll_transmit(now, out).map(|t| (t.to, t.len)));
+    }
+
+    fn patience(&self, (): ()) -> Duration {
+        patience(&self.machine.stats())
     }
 
     fn poll_event(&mut self) -> Option<HopEvent<()>> {
@@ -331,6 +339,7 @@ where
     }
 
     fn greet(&mut self, now: Time, greeting: &[u8]) {
+        self.now = now;
         self.machine.greet(now, greeting);
     }
 
@@ -339,16 +348,18 @@ where
             (self.carrier.route_to(addr), &mut self.base)
             && base.replace(route) != Some(route)
         {
-            self.said = None;
+            (self.said, self.now) = (None, turn.now);
             self.machine.set_base_address(turn.now, route);
         }
     }
 
     fn roam(&mut self, turn: &mut Turn<'_>) {
+        self.now = turn.now;
         self.machine.handle_roamed(turn.now);
     }
 
     fn handle_link_event(&mut self, turn: &mut Turn<'_>, event: LinkEvent) {
+        self.now = turn.now;
         self.machine.handle_link_event(turn.now, event);
     }
 

@@ -17,16 +17,23 @@ use lasthop_units::{Rate, Time};
 
 use crate::carrier::Carrier;
 
-/// A machine whose timer is due can do nothing while the carrier takes no more: the loop need not
-/// turn faster than this until it does.
+/// While the carrier takes no more the machine can do nothing, and the carrier is asked again this often.
+/// Waiting until the kernel reports room would wake the loop for every datagram that leaves it.
 const BLOCKED_TICK: Duration = Duration::from_millis(1);
+
+/// Acknowledgements are that far apart, too: so nothing is repaired later for it.
+const WAITS_PER_ROUND_TRIP: u32 = 16;
+/// Longest that what comes waits while bytes move.
+const WAIT_MAX: Duration = Duration::from_millis(4);
+
+/// How long what comes on a hop may wait so that more is done in one wake-up.
+fn patience(stats: &HopStats) -> Duration {
+    (stats.srtt / WAITS_PER_ROUND_TRIP).min(WAIT_MAX)
+}
 
 /// When the machine or the carrier wants to be called next.
 fn next_timeout(carrier: &dyn Carrier, machine: Option<Time>, now: Time) -> Option<Time> {
-    let machine = match machine {
-        Some(at) if carrier.is_blocked() => Some(at.max(now + BLOCKED_TICK)),
-        at => at,
-    };
+    let machine = if carrier.is_blocked() { Some(now + BLOCKED_TICK) } else { machine };
     [machine, carrier.next_timeout()].into_iter().flatten().min()
 }
 

@@ -6,7 +6,7 @@ mod mobile;
 use std::fmt::Debug;
 
 use lasthop_hop::{RecvState, StreamError, StreamEvent, StreamId, Streams};
-use lasthop_units::Time;
+use lasthop_units::{Duration, Time};
 
 use lasthop_control::AssociationReport;
 use lasthop_kernel::reactor::Readiness;
@@ -60,6 +60,11 @@ pub(crate) trait Hop: Send + 'static {
 
     /// Runs every timer that is due.
     fn handle_timeout(&mut self, turn: &mut Turn<'_>);
+
+    /// How long what comes for an association may wait unnoticed while bytes move.
+    fn patience(&self, _id: Self::Id) -> Duration {
+        Duration::ZERO
+    }
 
     /// Moves what the kernel has received into the machines, and polls their events.
     fn pump(&mut self, turn: &mut Turn<'_>);

@@ -117,6 +117,7 @@ impl Srp {
             && let Some(sample) = self.recovery.sample(ack, from, datagram)
         {
             self.rate.on_ack(now, sample);
+            self.pacer.set_quantum(self.rate.quantum());
         }
         if outcome.progress {
             self.end_silence(now);

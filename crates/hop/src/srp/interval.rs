@@ -14,10 +14,11 @@ pub(super) struct Interval {
     start_latest: u64,
     delivered: u64,
     lost: u64,
-    pub(super) delay_min_us: i64,
+    /// The least and the greatest delay but for what datagrams waited for those that left with them.
+    delay_min_us: i64,
     delay_max_us: i64,
-    /// The second least.
-    pub(super) delay_second_us: i64,
+    /// The two least delays.
+    least_us: [i64; 2],
     /// Sending paused meanwhile.
     pub(super) paused: bool,
 }
@@ -44,21 +45,26 @@ impl Interval {
     pub(super) fn add_sample(
         slot: &mut Option<Self>,
         s: &Sample,
-        delay_us: i64,
         wanted: Duration,
     ) -> Option<Self> {
         let Some(interval) = slot else {
-            *slot = Some(Self::start(s, delay_us));
+            *slot = Some(Self::start(s));
             return None;
         };
-        interval.add_delay(delay_us);
+        interval.add_delay(s);
         let took = interval.took(s);
         let settled = interval.settled(s);
         let enough = settled >= INTERVAL_DATAGRAMS * s.datagram as u64;
         if took < wanted || (!enough && took < 8 * wanted) || settled == 0 {
             return None;
         }
-        slot.replace(Self::start(s, delay_us))
+        slot.replace(Self::start(s))
+    }
+
+    /// The least delay, of which nothing is taken off that it may not have waited. Not the very least: a
+    /// single early stamp, by a clock read too soon, would count for as long as the least delay does.
+    pub(super) fn delay_base_us(&self) -> i64 {
+        self.least_us[1]
     }
 
     fn took(&self, s: &Sample) -> Duration {
@@ -70,7 +76,8 @@ impl Interval {
         (s.delivered - self.delivered) + s.lost.saturating_sub(self.lost)
     }
 
-    fn start(s: &Sample, delay_us: i64) -> Self {
+    fn start(s: &Sample) -> Self {
+        let delay_us = s.delay_alone_us();
         Self {
             start_arrival_us: s.arrival_us,
             start_latest: s.latest,
@@ -78,13 +85,16 @@ impl Interval {
             lost: s.lost,
             delay_min_us: delay_us,
             delay_max_us: delay_us,
-            delay_second_us: i64::MAX,
+            least_us: [s.delay_us(), i64::MAX],
             paused: false,
         }
     }
 
-    fn add_delay(&mut self, delay_us: i64) {
-        self.delay_second_us = self.delay_second_us.min(self.delay_min_us.max(delay_us));
+    fn add_delay(&mut self, s: &Sample) {
+        let delay_us = s.delay_us();
+        let [least, second] = self.least_us;
+        self.least_us = [least.min(delay_us), second.min(least.max(delay_us))];
+        let delay_us = s.delay_alone_us();
         self.delay_min_us = self.delay_min_us.min(delay_us);
         self.delay_max_us = self.delay_max_us.max(delay_us);
     }

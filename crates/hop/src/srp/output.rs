@@ -6,6 +6,7 @@ use smallvec::SmallVec;
 
 use super::Srp;
 use super::content::{Content, Contents};
+use super::pacer::Departure;
 use super::recovery::{Fate, Purpose, Sent};
 use crate::transport::Packet;
 
@@ -28,8 +29,10 @@ impl Srp {
             return self.poll_probe(now, out);
         }
         let quiet = self.sends_only_probes();
-        let paced = now >= self.pacer.at() && !quiet;
-        let free = paced && self.recovery.log().inflight() < self.inflight_limit();
+        let air = self.air_time();
+        let paced = self.pacer.is_due(now, air) && !quiet;
+        let room = self.recovery.log().inflight() < self.inflight_limit();
+        let free = paced && room;
         if free
             && self.recovery.largest_acked() > 0
             && let Some(size) = self.mtu.probe(now)
@@ -40,6 +43,7 @@ impl Srp {
         let has_data = self.streams.has_data();
         let controls = self.streams.has_controls() && !quiet;
         let data = free && has_data;
+        self.pacer.set_waiting(now, has_data && room);
         if paced && (!has_data || (!free && !self.rate.is_window_driven())) {
             self.pacer.on_idle();
         }
@@ -203,17 +207,19 @@ impl Srp {
         let number = self.recovery.log().next_number();
         let size = len + self.overhead;
         self.stats.datagrams_sent += 1;
-        let mut after_idle = false;
+        let mut departure = Departure::default();
         if kind != Kind::NotEliciting {
             self.probes.on_eliciting(now);
-            let air = self.pacing_rate().time_for(Bytes::from(size));
-            after_idle = self.pacer.on_sent(now, air);
+            let (rate, bytes) = (self.pacing_rate(), Bytes::from(size));
+            let service = rate.max(self.rate.delivery_rate()).time_for(bytes);
+            departure = self.pacer.on_sent(now, rate.time_for(bytes), service);
         }
         self.recovery.on_sent(Sent {
             at: now,
             size: size as u32,
             fate: if kind == Kind::NotEliciting { Fate::Ignored } else { Fate::Unknown },
-            after_idle,
+            after_idle: departure.after_idle,
+            behind_us: departure.behind.as_micros() as u32,
             purpose: match kind {
                 Kind::MtuProbe => Purpose::MtuProbe,
                 Kind::Copy => Purpose::Copy,

@@ -41,6 +41,9 @@ const LOSS_DATAGRAMS: f64 = 300.0;
 const INTERVAL_MIN: Duration = Duration::from_millis(4);
 /// Never slower than this, whatever was measured: a hop that carries TCP carries this.
 const RATE_FLOOR: f64 = 16_000.0;
+/// Bounds of what may leave together, in time at the rate.
+const QUANTUM_MIN: Duration = Duration::from_millis(1);
+const QUANTUM_MAX: Duration = Duration::from_millis(4);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Mode {
@@ -136,6 +139,15 @@ impl RateControl {
         Rate::from_bps(self.rate as u64)
     }
 
+    /// How much may leave together, in time at the rate. It queues at the hop for as long, which is little
+    /// beside the round trip.
+    pub(super) fn quantum(&self) -> Duration {
+        match self.mode {
+            Mode::Startup | Mode::Compete => QUANTUM_MIN,
+            Mode::Steady => (self.rtt_min() / 16).clamp(QUANTUM_MIN, QUANTUM_MAX),
+        }
+    }
+
     /// Bytes that may be on their way at once.
     pub(super) fn inflight_limit(&self, datagram: usize) -> u64 {
         if self.mode == Mode::Compete {
@@ -216,14 +228,13 @@ impl RateControl {
             return;
         }
         self.loss_pending = true;
-        let delay = s.arrival_us as i64 - s.sent_at.as_micros() as i64;
-        if s.after_idle && self.draining && self.is_short(delay) {
+        if s.after_idle && self.draining && self.is_short(s.delay_alone_us()) {
             // What stood in the queue has gone while nothing was sent.
             self.end_draining(&s);
         }
         let wanted = (self.rtt_min() / 2).max(INTERVAL_MIN);
-        let unbroken = Interval::add_sample(&mut self.unbroken, &s, delay, wanted);
-        let any = Interval::add_sample(&mut self.interval, &s, delay, wanted);
+        let unbroken = Interval::add_sample(&mut self.unbroken, &s, wanted);
+        let any = Interval::add_sample(&mut self.interval, &s, wanted);
         match (unbroken, any) {
             (Some(interval), _) => {
                 self.interval = self.unbroken;
@@ -239,10 +250,8 @@ impl RateControl {
     }
 
     fn measure(&mut self, now: Time, interval: &Interval, s: &Sample) -> Measurement {
-        // Not the least itself: a single early stamp, by a clock read too soon, would count for as
-        // long as the least delay does.
-        self.base_delay_us.insert(now, interval.delay_second_us);
-        let base = self.base_delay_us.get().unwrap_or(interval.delay_min_us);
+        self.base_delay_us.insert(now, interval.delay_base_us());
+        let base = self.base_delay_us.get().unwrap_or(interval.delay_base_us());
         let m = Measurement::new(interval, s, base);
         self.queue = m.queue_min;
         let short = m.queue_max <= self.queue_high() * 2 && self.mode != Mode::Compete;

@@ -18,6 +18,12 @@ const EAGER: u32 = 2;
 const DELAY_MAX: Duration = Duration::from_millis(5);
 /// On a fast hop acknowledgements are this far apart, or a 32nd of the round trip if that is less.
 const SPACING_MAX: Duration = Duration::from_millis(1);
+/// When so many datagrams have come without a pause, nobody waits for one of them: acknowledgements are
+/// this far apart, or a 16th of the round trip, and held back for as long as this, or a quarter. The sender
+/// says which datagram is the last for now.
+const BULK: u32 = 100;
+const BULK_SPACING_MAX: Duration = Duration::from_millis(4);
+const BULK_DELAY_MAX: Duration = Duration::from_millis(15);
 
 /// The receiver's memory of datagram numbers, and its acknowledgements (SRP-3, SRP-8).
 #[derive(Debug)]
@@ -30,6 +36,8 @@ pub(super) struct Received {
     reported: [u64; REPEATS],
     turn: usize,
     pending: u32,
+    /// Datagrams that asked for an acknowledgement since the last pause.
+    since_pause: u32,
     due: Option<Time>,
     last_ack: Time,
     /// A gap opened.
@@ -50,6 +58,7 @@ impl Received {
             reported: [0; REPEATS],
             turn: 0,
             pending: 0,
+            since_pause: 0,
             due: None,
             last_ack: Time::ZERO,
             gap: false,
@@ -101,12 +110,18 @@ impl Received {
         self.pending += 1;
         // The first after a pause is a request or its answer: somebody waits for it.
         let after_pause = now.since(self.last_ack) > 4 * DELAY_MAX;
+        self.since_pause = if after_pause { 0 } else { self.since_pause.saturating_add(1) };
+        let (spacing, delay) = if self.since_pause < BULK {
+            ((srtt / 32).min(SPACING_MAX), (srtt / 8).min(DELAY_MAX))
+        } else {
+            ((srtt / 16).min(BULK_SPACING_MAX), (srtt / 4).min(BULK_DELAY_MAX))
+        };
         let due = if self.urged || after_pause {
             now
         } else if self.pending >= EAGER || self.gap {
-            now.max(self.last_ack + (srtt / 32).min(SPACING_MAX))
+            now.max(self.last_ack + spacing)
         } else {
-            now + (srtt / 8).min(DELAY_MAX)
+            now + delay
         };
         self.due = Some(self.due.map_or(due, |t| t.min(due)));
     }
@@ -225,6 +240,29 @@ mod tests {
             let got: alloc::vec::Vec<_> = (1..=6).filter(|n| a.received(*n)).collect();
             assert_eq!(got, [1, 4, 6]);
         });
+    }
+
+    #[test]
+    fn many_in_a_row_are_acknowledged_less_often() {
+        let gap = Duration::from_micros(600);
+        let mut r = Received::new();
+        let mut acks = |numbers: core::ops::Range<u64>, from: Time| {
+            let mut acks = 0;
+            for n in numbers {
+                let now = from + gap * n as u32;
+                r.on_datagram(now, n);
+                r.on_eliciting(now, SRTT);
+                if r.due().is_some_and(|due| due <= now) {
+                    r.write_ack(now, &mut Writer::new(&mut [0; 1400]));
+                    acks += 1;
+                }
+            }
+            acks
+        };
+        assert_eq!(acks(1..100, Time::from_secs(1)), 50);
+        assert_eq!(acks(100..600, Time::from_secs(1)), 100);
+        // After a pause somebody waits again.
+        assert_eq!(acks(600..700, Time::from_secs(3)), 50);
     }
 
     #[test]

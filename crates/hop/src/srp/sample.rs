@@ -11,6 +11,8 @@ pub(super) struct Sample {
     pub(super) latest: u64,
     /// When that datagram was sent.
     pub(super) sent_at: Time,
+    /// How long it waited at the hop for those that left together with it, in microseconds.
+    pub(super) behind_us: u32,
     /// Its size, headers included.
     pub(super) size: usize,
     /// When it arrived, by the receiver's clock, in microseconds and unwrapped.
@@ -32,4 +34,16 @@ pub(super) struct Sample {
     pub(super) inflight: u64,
     /// The usual size of a datagram, headers included.
     pub(super) datagram: usize,
+}
+
+impl Sample {
+    /// How long that datagram was on its way, but for what the ends' clocks are apart.
+    pub(super) fn delay_us(&self) -> i64 {
+        self.arrival_us as i64 - self.sent_at.as_micros() as i64
+    }
+
+    /// The same without what it waited for those that left together with it.
+    pub(super) fn delay_alone_us(&self) -> i64 {
+        self.delay_us() - i64::from(self.behind_us)
+    }
 }

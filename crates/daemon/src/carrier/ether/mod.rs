@@ -31,8 +31,6 @@ const CALLS_MAX: usize = 16;
 const FEW: usize = 4;
 /// An interface that is down or gone is looked for this often.
 const CHECK_AGAIN: Duration = Duration::from_millis(250);
-/// The kernel's queue before the interface was full: it does not report when it is not any more.
-const TRY_AGAIN: Duration = Duration::from_millis(1);
 
 /// What a frame's payload is (IEEE 802's two EtherTypes for experiments).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -119,15 +117,12 @@ pub(crate) struct Ether {
     state: State,
     watched: Option<(Key, Token)>,
     readable: bool,
-    writable: bool,
     /// Frames that the next call asks for.
     want: usize,
     inbox: Inbox,
     batch: Batch,
     /// When to look at the interface.
     check_at: Option<Time>,
-    /// When to offer the kernel again what it had no buffers for.
-    try_at: Option<Time>,
     event: Option<LinkEvent>,
     /// Said once.
     told_too_long: bool,
@@ -160,12 +155,10 @@ impl Ether {
             state,
             watched: None,
             readable: false,
-            writable: true,
             want: FEW,
             inbox: Inbox::new(room, BATCH),
             batch: Batch::new(room),
             check_at: None,
-            try_at: None,
             event: None,
             told_too_long: false,
         })
@@ -197,13 +190,13 @@ impl Ether {
         let Ok(socket) = opened else { return State::Gone };
         if let Some((key, token)) = self.watched.take() {
             turn.reactor.remove(&self.socket, token);
-            match turn.reactor.add(&socket, Interest::ReadWrite, turn.source(key)) {
+            match turn.reactor.add(&socket, Interest::Read, turn.source(key)) {
                 Ok(token) => self.watched = Some((key, token)),
                 Err(_) => return State::Gone,
             }
         }
         (self.socket, self.interface) = (socket, found);
-        (self.readable, self.writable) = (false, true);
+        self.readable = false;
         state(&self.interface)
     }
 
@@ -230,16 +223,12 @@ impl Ether {
     /// Sends what was polled. False if the kernel would not take it now: it is kept.
     fn flush(&mut self, now: Time) -> bool {
         while self.state == State::Up && !self.batch.is_empty() {
-            if !self.writable || self.try_at.is_some() {
-                return false;
-            }
             let Err(error) = self.socket.send(self.batch.frames()).map(|n| self.batch.sent(n))
             else {
                 continue;
             };
             match error.raw_os_error() {
-                Some(libc::EAGAIN) => self.writable = false,
-                Some(libc::ENOBUFS | libc::ENOMEM) => self.try_at = Some(now + TRY_AGAIN),
+                Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM) => return false,
                 Some(libc::EINTR) => {}
                 Some(libc::ENETDOWN | libc::ENXIO | libc::ENODEV) => {
                     self.check_at = Some(now);
@@ -266,7 +255,7 @@ impl Ether {
 impl Carrier for Ether {
     fn watch(&mut self, turn: &mut Turn<'_>, keys: &mut dyn FnMut(usize) -> Key) -> io::Result<()> {
         let key = keys(0);
-        let token = turn.reactor.add(&self.socket, Interest::ReadWrite, turn.source(key))?;
+        let token = turn.reactor.add(&self.socket, Interest::Read, turn.source(key))?;
         self.watched = Some((key, token));
         if self.state != State::Up {
             tracing::warn!(interface = self.interface.name, "interface is down; waiting for it");
@@ -277,7 +266,6 @@ impl Carrier for Ether {
 
     fn ready(&mut self, turn: &mut Turn<'_>, _n: usize, readiness: Readiness) {
         self.readable |= readiness.readable;
-        self.writable |= readiness.writable;
         if readiness.ended {
             self.check_interface(turn);
         }
@@ -343,13 +331,10 @@ impl Carrier for Ether {
     }
 
     fn next_timeout(&self) -> Option<Time> {
-        [self.check_at, self.try_at].into_iter().flatten().min()
+        self.check_at
     }
 
     fn handle_timeout(&mut self, turn: &mut Turn<'_>) {
-        if self.try_at.is_some_and(|at| at <= turn.now) {
-            self.try_at = None;
-        }
         if self.check_at.is_some_and(|at| at <= turn.now) {
             self.check_interface(turn);
         }

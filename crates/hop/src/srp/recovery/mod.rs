@@ -246,6 +246,7 @@ impl Recovery {
         Some(Sample {
             latest: ack.latest,
             sent_at: sent.at,
+            behind_us: sent.behind_us,
             size: sent.size as usize,
             arrival_us: self.arrival_us,
             delivered: self.delivered,
@@ -284,6 +285,7 @@ mod tests {
                 size: n as u32,
                 fate: Fate::Unknown,
                 after_idle: false,
+                behind_us: 0,
                 purpose: Purpose::Usual,
                 contents: Contents::new(),
             });

@@ -34,6 +34,8 @@ pub(in crate::srp) struct Sent {
     pub(in crate::srp) fate: Fate,
     /// Before it there was a moment without data, credit or window.
     pub(in crate::srp) after_idle: bool,
+    /// How long it waits at the hop for those that left together with it, in microseconds.
+    pub(in crate::srp) behind_us: u32,
     pub(in crate::srp) purpose: Purpose,
     pub(in crate::srp) contents: Contents,
 }
@@ -157,6 +159,7 @@ mod tests {
             size: 100,
             fate: Fate::Unknown,
             after_idle: false,
+            behind_us: 0,
             purpose: Purpose::Usual,
             contents: Contents::new(),
         }
