@@ -12,6 +12,9 @@ use crate::reactor::{Interest, Reactor, Readiness};
 use crate::stop::Stop;
 use crate::turn::Source;
 
+/// After so many turns in a row with little work the loop rests.
+const LIGHT_TURNS: u32 = 32;
+
 /// What runs in a loop, turn by turn. No turn may be long: the others of the thread wait for it.
 pub trait EventLoop {
     /// Why it cannot go on.
@@ -62,15 +65,19 @@ pub fn run<L: EventLoop>(it: &mut L, clock: Clock, stop: &Stop) -> Result<(), L:
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
     it.reactor().add(stop, Interest::Read, Source::Stop)?;
     it.reactor().add(stop.reloads(), Interest::Read, Source::Reload)?;
-    let (mut ready, mut is_busy) = (Vec::new(), false);
+    let (mut ready, mut now) = (Vec::new(), clock.now());
+    let (mut is_busy, mut light) = (false, LIGHT_TURNS);
     loop {
         let (at, rest) = (it.next_turn(), it.rest());
-        if is_busy {
-            thread::sleep(rest.min(at.since(clock.now())));
+        let ended = clock.now();
+        // Where it is the work that takes time, and not the wake-ups, more of it at once would only be late.
+        light = if ended.since(now) < rest / 8 { light.saturating_add(1) } else { 0 };
+        if is_busy && light > LIGHT_TURNS {
+            thread::sleep(rest.min(at.since(ended)));
         }
         let from = clock.now();
         it.reactor().wait((at != Time::NEVER).then(|| at.since(from)), &mut ready)?;
-        let now = clock.now();
+        now = clock.now();
         // A rest in which nothing comes saves no wake-up, and is one itself.
         if !ready.is_empty() {
             is_busy = now.since(from) < rest / 4;
