@@ -8,7 +8,6 @@ use anyhow::{Context, Result, bail};
 use perf_event::events::Tracepoint;
 use perf_event::{Builder, Counter};
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
-use rustix::process::{Pid, Signal, kill_process};
 
 static LASTHOP: OnceLock<PathBuf> = OnceLock::new();
 
@@ -47,14 +46,6 @@ pub(crate) fn cpu_of(pid: u32) -> Result<Duration> {
         first.map(Duration::from_nanos).with_context(|| format!("{file} has no CPU time"))
     };
     tasks(pid)?.into_iter().map(of).sum()
-}
-
-/// Stops a process for so long.
-pub(crate) fn stall(pid: u32, span: Duration) -> Result<()> {
-    let pid = Pid::from_raw(pid.cast_signed()).context("a process without a number")?;
-    kill_process(pid, Signal::STOP).context("stopping a process")?;
-    std::thread::sleep(span);
-    kill_process(pid, Signal::CONT).context("continuing a process")
 }
 
 /// The threads of a process.

@@ -287,6 +287,11 @@ impl Carrier {
         &self.daemons
     }
 
+    /// The same, to be paused or ended.
+    pub fn daemons_mut(&mut self) -> &mut [Daemon] {
+        &mut self.daemons
+    }
+
     /// How a client at the mobile uses the scheme.
     pub fn via(&self) -> Via {
         self.via

@@ -11,7 +11,7 @@ use lasthop_units::{Duration, Rate, Stream};
 
 use super::{DELAY, Setting, with_radio};
 use crate::peer::{Peer, Running};
-use crate::process::{Syscalls, stall};
+use crate::process::Syscalls;
 use crate::report::Row;
 use crate::stage::{Stage, limit};
 
@@ -50,7 +50,7 @@ impl Download {
         let mut running = stage.start(peer, 0)?;
         let flow = stage.endless(running.client(), Direction::Download)?;
         let stalls = setting.seed.child("stalls").stream("stalls");
-        let watched = watch(&stage, &running, &flow, span, stalled.map(|end| (end, stalls)));
+        let watched = watch(&stage, &mut running, &flow, span, stalled.map(|end| (end, stalls)));
         running.check()?;
         let (watched, ended) = flow.end(watched)?;
         let bytes = ended.received.between(watched.from, watched.to);
@@ -100,7 +100,7 @@ struct Watched {
 
 fn watch(
     stage: &Stage,
-    running: &Running,
+    running: &mut Running,
     flow: &Transfer,
     span: Duration,
     stalls: Option<(End, Stream)>,
@@ -127,12 +127,11 @@ fn watch(
 /// Stops the process at an end for 1 to 10 ms, again and again, 20 to 180 ms apart.
 fn stall_until(
     to: Instant,
-    running: &Running,
+    running: &mut Running,
     flow: &Transfer,
     end: End,
     mut random: Stream,
 ) -> Result<()> {
-    let pid = running.pids().get(end as usize).copied();
     loop {
         let gap = Duration::from_millis(20 + random.below(161));
         let next = Instant::now() + gap;
@@ -140,8 +139,6 @@ fn stall_until(
             return flow.until(to).map_err(Into::into);
         }
         flow.until(next)?;
-        if let Some(pid) = pid {
-            stall(pid, Duration::from_micros(1000 + random.below(9001)))?;
-        }
+        running.stall(end as usize, Duration::from_micros(1000 + random.below(9001)));
     }
 }

@@ -210,6 +210,19 @@ impl Running {
         daemons.iter().map(Daemon::id).collect()
     }
 
+    /// Pauses its process at the base (0) or at the mobile (1) for so long, if there is one.
+    pub(crate) fn stall(&mut self, end: usize, span: Duration) {
+        let daemons = match &mut self.work {
+            Work::Lasthop(carrier) => carrier.daemons_mut(),
+            Work::Others { daemons, .. } => daemons,
+        };
+        if let Some(daemon) = daemons.get_mut(end) {
+            daemon.pause();
+            std::thread::sleep(span);
+            daemon.go_on();
+        }
+    }
+
     /// An error with its last words if a process has ended.
     pub(crate) fn check(&mut self) -> Result<()> {
         Ok(match &mut self.work {
