@@ -4,11 +4,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 
-use lasthop_kernel::wake::Wake;
+use lasthop_kernel::inbox::{Inbox, Outbox, inbox};
 use lasthop_session::Refusal;
 
 /// Threads that ask at most, started as they are needed; a name server that does not answer holds one for
@@ -109,7 +108,6 @@ impl<C: Copy + Ord, T> Queue<C, T> {
 struct Shared<C, T> {
     queue: Mutex<Queue<C, T>>,
     ready: Condvar,
-    wake: Wake,
 }
 
 impl<C: Copy + Ord, T> Shared<C, T> {
@@ -137,18 +135,16 @@ impl<C: Copy + Ord, T> Shared<C, T> {
 #[derive(Debug)]
 pub(crate) struct Resolver<C, T> {
     shared: Arc<Shared<C, T>>,
-    sender: Sender<Resolution<T>>,
-    answers: Receiver<Resolution<T>>,
+    outbox: Outbox<Resolution<T>>,
+    answers: Inbox<Resolution<T>>,
 }
 
 impl<C: Copy + Ord + Send + 'static, T: Send + 'static> Resolver<C, T> {
     /// A resolver whose threads begin with the questions.
     pub(crate) fn start() -> io::Result<Self> {
-        let wake = Wake::new()?;
-        let shared =
-            Arc::new(Shared { queue: Mutex::new(Queue::new()), ready: Condvar::new(), wake });
-        let (sender, answers) = mpsc::channel();
-        Ok(Self { shared, sender, answers })
+        let (outbox, answers) = inbox()?;
+        let shared = Arc::new(Shared { queue: Mutex::new(Queue::new()), ready: Condvar::new() });
+        Ok(Self { shared, outbox, answers })
     }
 
     /// Asks for the addresses of `name` on behalf of `client`; an IP address in text form needs no name
@@ -177,25 +173,25 @@ impl<C: Copy + Ord + Send + 'static, T: Send + 'static> Resolver<C, T> {
     }
 
     fn add_thread(&self, n: usize) -> io::Result<()> {
-        let (shared, sender) = (Arc::clone(&self.shared), self.sender.clone());
+        let (shared, outbox) = (Arc::clone(&self.shared), self.outbox.clone());
         let thread = thread::Builder::new().name(format!("resolver-{n}"));
-        thread.spawn(move || work(&shared, &sender)).map(drop)
+        thread.spawn(move || work(&shared, &outbox)).map(drop)
     }
 
     /// The next answer, if one is here.
     pub(crate) fn poll(&self) -> Option<Resolution<T>> {
-        self.answers.try_recv().ok()
+        self.answers.poll()
     }
 
     /// Clears the wake-ups so far; call before [`poll`](Self::poll).
     pub(crate) fn drain(&self) {
-        self.shared.wake.drain();
+        self.answers.drain();
     }
 }
 
 impl<C, T> AsFd for Resolver<C, T> {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.shared.wake.as_fd()
+        self.answers.as_fd()
     }
 }
 
@@ -206,15 +202,14 @@ impl<C, T> Drop for Resolver<C, T> {
     }
 }
 
-fn work<C: Copy + Ord, T>(shared: &Shared<C, T>, answers: &Sender<Resolution<T>>) {
+fn work<C: Copy + Ord, T>(shared: &Shared<C, T>, answers: &Outbox<Resolution<T>>) {
     let mut done = None;
     while let Some((client, Question { tag, name, port })) = shared.next(done) {
         done = Some(client);
         let addresses = resolve(&name, port);
-        if answers.send(Resolution { tag, addresses }).is_err() {
+        if !answers.send(Resolution { tag, addresses }) {
             return;
         }
-        shared.wake.ring();
     }
 }
 

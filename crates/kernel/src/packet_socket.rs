@@ -78,7 +78,8 @@ impl PacketSocket {
         enable(libc::PACKET_IGNORE_OUTGOING).map_err(io("ignoring outgoing frames"))?;
         grow_buffers(socket.as_fd(), SOCKET_BUFFER, SOCKET_BUFFER);
         if !program.is_empty() {
-            attach(socket.as_fd(), program).map_err(io("filtering frames"))?;
+            sockopt::attach(socket.as_fd(), libc::SO_ATTACH_FILTER, program)
+                .map_err(io("filtering frames"))?;
         }
         bind(socket.as_fd(), &address(index, libc::ETH_P_ALL as u16))
             .map_err(io("binding to the interface"))?;
@@ -144,16 +145,6 @@ pub fn bind(fd: BorrowedFd<'_>, address: &libc::sockaddr_ll) -> io::Result<()> {
         )
     };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-}
-
-/// From here on the socket receives what the program lets pass.
-fn attach(fd: BorrowedFd<'_>, program: &[libc::sock_filter]) -> io::Result<()> {
-    let program = libc::sock_fprog {
-        len: u16::try_from(program.len()).map_err(|_| io::ErrorKind::InvalidInput)?,
-        // The kernel only reads it, whatever the type says.
-        filter: program.as_ptr().cast_mut(),
-    };
-    sockopt::set(fd, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &[program])
 }
 
 impl AsFd for PacketSocket {

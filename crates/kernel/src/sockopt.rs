@@ -313,6 +313,20 @@ pub(crate) fn get<const N: usize>(
     if result == 0 { Ok(bytes) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Gives the socket a program (classic BPF) for what `option` says.
+pub(crate) fn attach(
+    fd: BorrowedFd<'_>,
+    option: i32,
+    program: &[libc::sock_filter],
+) -> io::Result<()> {
+    let program = libc::sock_fprog {
+        len: u16::try_from(program.len()).map_err(|_| io::ErrorKind::InvalidInput)?,
+        // The kernel only reads it, whatever the type says.
+        filter: program.as_ptr().cast_mut(),
+    };
+    set(fd, libc::SOL_SOCKET, option, &[program])
+}
+
 /// Sets any option, to one plain value or several.
 pub fn set<T: Copy>(fd: BorrowedFd<'_>, level: i32, option: i32, values: &[T]) -> io::Result<()> {
     let (values, length) = (values.as_ptr().cast(), size_of_val(values) as libc::socklen_t);

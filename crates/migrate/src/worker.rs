@@ -9,6 +9,7 @@ use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use lasthop_kernel::inbox::{Inbox, Outbox, inbox};
 use lasthop_kernel::wake::Wake;
 use rustix::event::{PollFd, PollFlags, Timespec};
 
@@ -32,7 +33,7 @@ enum Message<D> {
 #[derive(Debug)]
 pub struct Worker<D> {
     handle: Handle<D>,
-    done: Receiver<D>,
+    done: Inbox<D>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -51,8 +52,6 @@ struct Shared {
     waiting: AtomicUsize,
     /// Wakes the thread.
     asked: Wake,
-    /// Wakes whoever waits for what is done.
-    answered: Wake,
 }
 
 impl<D> Clone for Handle<D> {
@@ -79,10 +78,9 @@ impl<D: Send + 'static> Worker<D> {
             gone: AtomicBool::new(false),
             waiting: AtomicUsize::new(0),
             asked: Wake::new().map_err(fail)?,
-            answered: Wake::new().map_err(fail)?,
         });
         let (messages, asked) = mpsc::channel();
-        let (answers, done) = mpsc::channel();
+        let (answers, done) = inbox().map_err(fail)?;
         let theirs = Arc::clone(&shared);
         let work = move || work(admin, &asked, &answers, &theirs);
         let thread = thread::Builder::new().name("helper".into()).spawn(work).map_err(fail)?;
@@ -96,12 +94,12 @@ impl<D: Send + 'static> Worker<D> {
 
     /// What is done next, if something is.
     pub fn poll(&self) -> Option<D> {
-        self.done.try_recv().ok()
+        self.done.poll()
     }
 
     /// Forgets the wake-ups so far; call before [`poll`](Self::poll).
     pub fn drain(&self) {
-        self.handle.shared.answered.drain();
+        self.done.drain();
     }
 }
 
@@ -148,7 +146,7 @@ impl<D: Send + 'static> Handle<D> {
 
 impl<D> AsFd for Worker<D> {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.handle.shared.answered.as_fd()
+        self.done.as_fd()
     }
 }
 
@@ -163,29 +161,23 @@ impl<D> Drop for Worker<D> {
     }
 }
 
-impl Shared {
-    fn set_gone(&self, gone: bool) {
-        self.gone.store(gone, Ordering::Release);
-        self.answered.ring();
-    }
-}
-
-fn work<D>(mut admin: Admin, asked: &Receiver<Message<D>>, answers: &Sender<D>, shared: &Shared) {
+fn work<D>(mut admin: Admin, asked: &Receiver<Message<D>>, answers: &Outbox<D>, shared: &Shared) {
     let mut away = None;
     loop {
         match asked.try_recv() {
             Ok(Message::Job(job)) => {
                 shared.waiting.fetch_sub(1, Ordering::Relaxed);
-                if let Some(done) = job(&mut admin)
-                    && answers.send(done).is_ok()
-                {
-                    shared.answered.ring();
+                if let Some(done) = job(&mut admin) {
+                    answers.send(done);
                 }
             }
             Ok(Message::End) | Err(TryRecvError::Disconnected) => return,
             Err(TryRecvError::Empty) => wait(shared, &mut admin, away.as_ref()),
         }
-        maintain(&mut admin, &mut away, shared);
+        if let Some(gone) = maintain(&mut admin, &mut away) {
+            shared.gone.store(gone, Ordering::Release);
+            answers.ring();
+        }
     }
 }
 
@@ -214,27 +206,28 @@ fn wait(shared: &Shared, admin: &mut Admin, away: Option<&Away>) {
     }
 }
 
-/// Reconnects to a helper that has gone. Loss and return are logged once each.
-fn maintain(admin: &mut Admin, away: &mut Option<Away>, shared: &Shared) {
+/// Reconnects to a helper that has gone: whether it is gone, where that has changed. Loss and return are logged once
+/// each.
+fn maintain(admin: &mut Admin, away: &mut Option<Away>) -> Option<bool> {
     let Some(lost) = away else {
         if admin.is_gone() {
             tracing::warn!(
                 "the helper is gone: until it is back connections leave from this base's own \
                  address, and those that move wait for it"
             );
-            shared.set_gone(true);
             *away = Some(Away { next: Instant::now(), pause: SOON, said: None });
+            return Some(true);
         }
-        return;
+        return None;
     };
     if Instant::now() < lost.next {
-        return;
+        return None;
     }
     match admin.recover() {
         Ok(()) => {
             tracing::info!("the helper is back: connections leave from their mobiles' addresses");
             *away = None;
-            shared.set_gone(false);
+            Some(false)
         }
         Err(error) => {
             let error = Some(error).filter(|e| !e.is_gone()).map(|e| e.to_string());
@@ -244,6 +237,7 @@ fn maintain(admin: &mut Admin, away: &mut Option<Away>, shared: &Shared) {
             }
             lost.next = Instant::now() + lost.pause;
             lost.pause = (lost.pause * 2).min(LATE);
+            None
         }
     }
 }
