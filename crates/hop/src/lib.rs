@@ -30,7 +30,7 @@ pub use association::{
     Association, AssociationEvent, AssociationId, AssociationOf, AssociationView, Bare, BareBase,
     BareBounds, BareLink, BareLinks, BareMobile, BareStats, Base, BaseEnd, BaseLinks, BaseStats,
     GREETING_MAX, Link, Mobile, MobileEnd, MobileLink, MobileStats, Numbered, NumberedLink,
-    NumberedLinks, Opened, Refusal, Refusals, Refused, Stamps, Transmit,
+    NumberedLinks, Opened, Owner, Part, Refusal, Refusals, Refused, Stamps, Stray, Transmit,
 };
 pub use config::{Discipline, HopConfig, Limits, Window};
 pub use evidence::Evidence;

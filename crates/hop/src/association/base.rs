@@ -6,7 +6,8 @@ use alloc::vec::Vec;
 
 use lasthop_units::Time;
 
-use super::refusal::{Refusals, Refused};
+use super::numbered::Stray;
+use super::refusal::{Refusal, Refusals, Refused};
 use super::{Association, AssociationEvent, Link, Opened, Transmit};
 use crate::schedule::{Schedule, Slot};
 use crate::seal::{Allowed, PublicKey};
@@ -59,6 +60,11 @@ pub trait BaseLinks: Sized {
         None
     }
 
+    /// The next datagram that is another part's of the base; none where the base has no parts.
+    fn poll_stray(&mut self) -> Option<Stray<Self::Address>> {
+        None
+    }
+
     /// Serves the mobiles with the `allowed` keys, if mobiles have keys.
     fn set_allowed(_base: &mut BaseEnd<Self>, _allowed: Vec<Allowed>) {}
 
@@ -92,6 +98,8 @@ pub struct BaseEnd<K: BaseLinks> {
     /// Boxed, so that the map's code is the same for links of all kinds.
     pub(super) entries: BTreeMap<u64, Box<Entry<K>>>,
     next_id: u64,
+    /// How much greater each name is than the one before.
+    id_step: u64,
     schedule: Schedule,
     events: VecDeque<(AssociationId, AssociationEvent)>,
     /// Associations whose loss is among the events, or was the last that was polled.
@@ -108,6 +116,7 @@ impl<K: BaseLinks> BaseEnd<K> {
             links,
             entries: BTreeMap::new(),
             next_id: 0,
+            id_step: 1,
             schedule: Schedule::default(),
             events: VecDeque::new(),
             lost: BTreeMap::new(),
@@ -192,6 +201,22 @@ impl<K: BaseLinks> BaseEnd<K> {
         self.links.poll_call()
     }
 
+    /// The next datagram that came here and is for another [part](super::Part) of the base, or for nobody: an owner
+    /// that no part has is to be [refused](Self::refuse_stranger).
+    pub fn poll_stray(&mut self) -> Option<Stray<K::Address>> {
+        self.links.poll_stray()
+    }
+
+    /// A handshake that came here was made by a mobile that no part of the base serves.
+    pub fn refuse_stranger(&mut self, now: Time, from: K::Address, mobile: PublicKey) {
+        self.refusals.record(now, from, Refusal::Stranger(mobile));
+    }
+
+    /// Associations have every `step`th name from the first on.
+    pub(super) fn number_from(&mut self, first: u64, step: u64) {
+        (self.next_id, self.id_step) = (first, step);
+    }
+
     /// Serves the mobiles with the `allowed` keys from now on. Associations of others, and of those that share another
     /// pre-shared key from now on, are over without a word to them, and what they have begun is forgotten. Where
     /// mobiles prove no keys nothing changes.
@@ -245,7 +270,7 @@ impl<K: BaseLinks> BaseEnd<K> {
     /// An association stands from now on; its number.
     pub(super) fn insert(&mut self, association: AssociationOf<K>) -> u64 {
         let id = self.next_id;
-        self.next_id += 1;
+        self.next_id += self.id_step;
         let mut slot = Slot::default();
         self.schedule.touch(id, &mut slot);
         self.entries.insert(id, Box::new(Entry { association, slot }));

@@ -29,6 +29,7 @@ pub use base::{AssociationId, AssociationOf, AssociationView, BaseEnd, BaseLinks
 pub use mobile::{MobileEnd, MobileLink};
 pub use numbered::{
     Base, BaseStats, GREETING_MAX, Mobile, MobileStats, Numbered, NumberedLink, NumberedLinks,
+    Owner, Part, Stray,
 };
 pub use refusal::{Refusal, Refusals, Refused};
 pub use stamps::Stamps;

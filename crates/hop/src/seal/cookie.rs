@@ -1,6 +1,7 @@
 //! Proof of address (WireGuard's cookies): a base that has many handshakes to do answers with a cookie that only
 //! the holder of the sender's address sees, and calculates nothing before an init shows it.
 
+use alloc::format;
 use core::time::Duration;
 
 use blake2::digest::consts::U16;
@@ -56,37 +57,41 @@ fn cookie_key(base: &PublicKey) -> LessSafeKey {
 /// A base's cookies. It keeps nothing of any sender.
 pub(super) struct Cookies {
     key: LessSafeKey,
-    /// Draws secrets and nonces.
-    numbers: Stream,
-    secret: Zeroizing<[u8; 32]>,
-    previous: Zeroizing<[u8; 32]>,
-    /// When the secret is to be replaced.
-    until: Time,
+    /// Where secrets come from: whoever has the same makes the same of the same time.
+    seed: Seed,
+    nonces: Stream,
+    /// The secret of this time, and the one before.
+    secrets: [Zeroizing<[u8; 32]>; 2],
+    /// How many secrets there were.
+    count: u64,
+}
+
+/// The secret of that number, and the one before.
+fn secrets(seed: &Seed, number: u64) -> [Zeroizing<[u8; 32]>; 2] {
+    [number, number.wrapping_sub(1)].map(|number| {
+        let mut secret = Zeroizing::new([0; 32]);
+        seed.stream(&format!("secret {number}")).fill(&mut secret[..]);
+        secret
+    })
 }
 
 impl Cookies {
     pub(super) fn new(base: &PublicKey, seed: Seed) -> Self {
-        let mut numbers = seed.stream("cookies");
-        let mut draw = || {
-            let mut secret = Zeroizing::new([0; 32]);
-            numbers.fill(&mut secret[..]);
-            secret
-        };
-        let (secret, previous) = (draw(), draw());
-        Self { key: cookie_key(base), numbers, secret, previous, until: Time::ZERO + SECRET_LIFE }
+        let (nonces, secrets) = (seed.stream("nonces"), secrets(&seed, 0));
+        Self { key: cookie_key(base), seed, nonces, secrets, count: 0 }
+    }
+
+    /// Makes the secrets that others make of this seed: each knows the cookies of all.
+    pub(super) fn share(&mut self, seed: Seed) {
+        (self.seed, self.secrets) = (seed, secrets(&seed, self.count));
     }
 
     fn renew(&mut self, now: Time) {
-        if now < self.until {
-            return;
+        let count = now.as_micros() / SECRET_LIFE.as_micros() as u64;
+        if count != self.count {
+            self.count = count;
+            self.secrets = secrets(&self.seed, count);
         }
-        let stale = now >= self.until + SECRET_LIFE;
-        core::mem::swap(&mut self.secret, &mut self.previous);
-        self.numbers.fill(&mut self.secret[..]);
-        if stale {
-            self.numbers.fill(&mut self.previous[..]);
-        }
-        self.until = now + SECRET_LIFE;
     }
 
     fn cookie(secret: &[u8; 32], source: &[u8]) -> Cookie {
@@ -101,8 +106,8 @@ impl Cookies {
             return false;
         }
         self.renew(now);
-        [&self.secret, &self.previous]
-            .into_iter()
+        self.secrets
+            .iter()
             .any(|secret| Self::cookie(secret, source).keyed(message).verify_slice(shown).is_ok())
     }
 
@@ -115,10 +120,10 @@ impl Cookies {
     ) -> Option<CookieReply> {
         self.renew(now);
         let mut nonce = [0; 12];
-        self.numbers.fill(&mut nonce);
+        self.nonces.fill(&mut nonce);
         let mut sealed = [0; MAC_LEN + TAG_LEN];
         let (body, tag) = sealed.split_at_mut(MAC_LEN);
-        body.copy_from_slice(&Self::cookie(&self.secret, source).0);
+        body.copy_from_slice(&Self::cookie(&self.secrets[0], source).0);
         let sealing = Nonce::assume_unique_for_key(nonce);
         let made = self.key.seal_in_place_separate_tag(sealing, Aad::from(&init.0), body).ok()?;
         tag.copy_from_slice(made.as_ref());

@@ -316,6 +316,14 @@ impl Responder {
         Self { identity: Some(Box::new(Identity { keys, mac, cookies, seeds })) }
     }
 
+    /// Demands, and knows, the cookies of all that have this seed for them: inits from one address need not all
+    /// come to the same one.
+    pub fn share_cookies(&mut self, seed: Seed) {
+        if let Some(identity) = &mut self.identity {
+            identity.cookies.share(seed);
+        }
+    }
+
     /// Answers unsealed inits, and no others, **without any protection**: anybody on the hop can
     /// be any mobile. For hops that are private by other means, by the operator's explicit choice.
     pub fn unsealed() -> Self {

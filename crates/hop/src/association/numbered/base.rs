@@ -11,6 +11,7 @@ use super::super::refusal::Refusal;
 use super::super::{Association, Opened, Transmit};
 use super::handshakes::{Admission, Candidate, Handshakes};
 use super::keyset::Keyset;
+use super::part::{Part, Parts, Stray};
 use super::{Numbered, overhead};
 use crate::config::Limits;
 use crate::greeting;
@@ -73,6 +74,7 @@ pub struct NumberedLinks<A, T: Transport> {
     unknown_tokens: Tokens,
     /// Greetings that have come, with their mobiles' keys.
     calls: VecDeque<(PublicKey, Vec<u8>)>,
+    parts: Parts<A>,
     stats: BaseStats,
 }
 
@@ -118,6 +120,16 @@ impl<A: CarrierAddress, T: Transport> Base<A, T> {
         self
     }
 
+    /// Serves a part of a base's mobiles, beside others that serve theirs: it gives names that no other gives, and
+    /// what is another's is to be [polled](BaseEnd::poll_stray).
+    #[must_use]
+    pub fn with_part(mut self, part: Part) -> Self {
+        self.links.responder.share_cookies(part.cookies);
+        self.number_from(u64::from(part.number), u64::from(part.of));
+        self.links.parts.be(part);
+        self
+    }
+
     /// Tells that this machine has AES in hardware: the seal uses it with mobiles that have it too.
     #[must_use]
     pub fn with_fast_aes(mut self, fast_aes: bool) -> Self {
@@ -150,6 +162,7 @@ impl<A: CarrierAddress, T: Transport> Base<A, T> {
         let receiver = view.header().receiver;
         match self.links.by_receiver.get(&receiver) {
             Some(&id) => self.deliver(now, id, from, datagram),
+            None if self.links.parts.divert(from, receiver, datagram) => true,
             None => self.promote(now, from, receiver, datagram),
         }
     }
@@ -188,6 +201,9 @@ impl<A: CarrierAddress, T: Transport> Base<A, T> {
         let Ok(request) = self.links.responder.read(init) else { return false };
         let mobile = *request.mobile();
         let Some(psk) = self.links.psk(&mobile) else {
+            if self.links.parts.take_stranger(from, mobile, init) {
+                return true;
+            }
             self.links.stats.strangers += 1;
             self.refusals.record(now, from, Refusal::Stranger(mobile));
             return true;
@@ -351,7 +367,9 @@ impl<A: CarrierAddress, T: Transport> Base<A, T> {
     /// A mobile that was challenged responds.
     fn handle_response(&mut self, now: Time, from: A, datagram: &[u8]) -> bool {
         let Ok(token) = Token::parse(datagram) else { return false };
-        let Some(&id) = self.links.by_receiver.get(&token.receiver) else { return false };
+        let Some(&id) = self.links.by_receiver.get(&token.receiver) else {
+            return self.links.parts.divert(from, token.receiver, datagram);
+        };
         let Some(entry) = self.entries.get_mut(&id) else { return false };
         let there = entry.association.peer() == Some(from);
         let link = entry.association.link_mut().filter(|_| there);
@@ -384,6 +402,7 @@ impl<A: CarrierAddress, T: Transport> NumberedLinks<A, T> {
             unknown: VecDeque::new(),
             unknown_tokens: Tokens::new(UNKNOWN_PER_SECOND, UNKNOWN_AT_ONCE),
             calls: VecDeque::new(),
+            parts: Parts::default(),
             stats: BaseStats::default(),
         }
     }
@@ -436,7 +455,7 @@ impl<A: CarrierAddress, T: Transport> NumberedLinks<A, T> {
 
     fn new_receiver(&mut self) -> u32 {
         loop {
-            let receiver = self.numbers.next_u64() as u32;
+            let Some(receiver) = self.parts.name(self.numbers.next_u64() as u32) else { continue };
             let taken =
                 self.by_receiver.contains_key(&receiver) || self.handshakes.get(receiver).is_some();
             if !taken {
@@ -479,6 +498,10 @@ impl<A: CarrierAddress, T: Transport> BaseLinks for NumberedLinks<A, T> {
 
     fn poll_call(&mut self) -> Option<(PublicKey, Vec<u8>)> {
         self.calls.pop_front()
+    }
+
+    fn poll_stray(&mut self) -> Option<Stray<A>> {
+        self.parts.poll_stray()
     }
 
     fn set_allowed(base: &mut BaseEnd<Self>, allowed: Vec<Allowed>) {

@@ -4,6 +4,7 @@ mod floods;
 mod keys;
 mod many;
 mod mobile_tcp;
+mod parts;
 mod paths;
 mod psk;
 
