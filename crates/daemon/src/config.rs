@@ -432,6 +432,8 @@ mod tests {
                 "hop = \"mobile-tcp\"\n[mobile_tcp]\nwindow = \"2KiB\"\npacket = \"4KiB\"",
                 "`packet` (4096 B) does not fit into `window` (2048 B)",
             ),
+            ("workers = 2", "`workers`: seal = \"none\" has one"),
+            ("workers = 65", "`workers`: 65 are more than 64"),
         ] {
             let text = format!("{unsealed}{text}");
             let file: BaseFile = parse(Path::new("x.toml"), &text).unwrap();

@@ -13,11 +13,13 @@ use lasthop_units::Time;
 pub(crate) use self::core::{Asker, Client, Core, Phase, Timer};
 
 use lasthop_control::{self as control, Control, Reply, Report, Request};
+use lasthop_kernel::clock::Clock;
 use lasthop_kernel::event_loop::{self, EventLoop};
 use lasthop_kernel::reactor::{Interest, Reactor, Readiness};
 use lasthop_kernel::slab::Key;
 use lasthop_kernel::stop::Stop;
 use lasthop_kernel::turn::Source;
+use serde::Serialize;
 
 use crate::hop::{Hop, HopEvent, NoStreams};
 use crate::resolve::Resolution;
@@ -69,6 +71,17 @@ pub(crate) trait Role {
     fn advance(&mut self, core: &mut CoreOf<Self>) -> bool;
     /// Adds what only the role knows to a report.
     fn report(&self, _core: &CoreOf<Self>, _report: &mut Report) {}
+    /// A client of the control socket wants this report: `None` if it is incomplete, and is to be
+    /// [polled](Self::poll_report) when it is not.
+    fn complete(&mut self, _client: Key, report: Report) -> Option<Report> {
+        Some(report)
+    }
+    /// A report that is complete by now, and whose it is.
+    fn poll_report(&mut self) -> Option<(Key, Report)> {
+        None
+    }
+    /// Other workers of the process have sent something.
+    fn handle_workers(&mut self, _core: &mut CoreOf<Self>) {}
     /// When the role's own machines want [`advance`](Self::advance) at the latest.
     fn next_timeout(&self) -> Option<Time>;
     /// Answers a request on the control socket, other than for the status ([`report`](Self::report)).
@@ -101,6 +114,12 @@ pub(crate) struct Driver<R: Role> {
 impl<R: Role> Driver<R> {
     pub(crate) fn new(role: R, hop: R::Hop, control: Option<Control>) -> io::Result<Self> {
         Ok(Self { core: Core::new(hop)?, role, control, patience: None })
+    }
+
+    /// One of several workers that share a clock: connections have every `step`th number from `first` on.
+    pub(crate) fn beside_others(mut self, clock: Clock, first: u64, step: u64) -> Self {
+        self.core.share_numbers(clock, first, step);
+        self
     }
 
     pub(crate) fn hop(&self) -> &R::Hop {
@@ -144,27 +163,37 @@ impl<R: Role> Driver<R> {
             None => control.handle_listener(&mut turn),
         }
         while let Some((key, request)) = self.control.as_mut().and_then(Control::poll_request) {
-            let answer = self.handle_request(request);
-            let (_, mut turn) = self.core.turn();
-            if let Some(control) = &mut self.control {
-                control.answer(&mut turn, key, &answer);
+            if let Request::Status {} = request {
+                let mut report = self.core.report(R::NAME);
+                self.role.report(&self.core, &mut report);
+                if let Some(report) = self.role.complete(key, report) {
+                    self.answer(key, Ok(report));
+                }
+            } else {
+                tracing::info!(?request, "asked by the control socket");
+                let reply = self.role.handle_request(&mut self.core, request);
+                self.answer(key, reply);
             }
         }
     }
 
-    fn handle_request(&mut self, request: Request) -> control::Answer {
-        let answer = match request {
-            Request::Status {} => {
-                let mut report = self.core.report(R::NAME);
-                self.role.report(&self.core, &mut report);
-                serde_json::to_value(report)
-            }
-            other => {
-                tracing::info!(request = ?other, "asked by the control socket");
-                serde_json::to_value(self.role.handle_request(&mut self.core, other)?)
-            }
-        };
-        answer.map_err(|error| format!("the answer cannot be written: {error}"))
+    /// Answers a client of the control socket.
+    fn answer(&mut self, client: Key, answer: Result<impl Serialize, String>) {
+        let answer: control::Answer = answer.and_then(|answer| {
+            let value = serde_json::to_value(answer);
+            value.map_err(|error| format!("the answer cannot be written: {error}"))
+        });
+        let (_, mut turn) = self.core.turn();
+        if let Some(control) = &mut self.control {
+            control.answer(&mut turn, client, &answer);
+        }
+    }
+
+    fn handle_workers(&mut self) {
+        self.role.handle_workers(&mut self.core);
+        while let Some((client, report)) = self.role.poll_report() {
+            self.answer(client, Ok(report));
+        }
     }
 
     fn handle_timers(&mut self) {
@@ -401,6 +430,7 @@ impl<R: Role> EventLoop for Driver<R> {
                     self.role.handle_answer(&mut self.core, answer);
                 }
             }
+            Source::Workers => self.handle_workers(),
             Source::Helper => self.role.handle_helper(&mut self.core),
             Source::Control(client) => self.handle_control(client, readiness),
             Source::Listener(n) => self.role.handle_listener(&mut self.core, n),

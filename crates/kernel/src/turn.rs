@@ -17,6 +17,8 @@ pub enum Source {
     Resolver,
     /// The privileged helper.
     Helper,
+    /// Other workers of the process.
+    Workers,
     /// The status socket, or one of its clients.
     Control(Option<Key>),
     /// One of the role's listeners.

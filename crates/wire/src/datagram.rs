@@ -62,6 +62,10 @@ mod field {
     pub(super) const TOKEN_MAC: Range<usize> = 14..30;
 }
 
+/// Where the name of the association begins that data, replies, challenges and responses are for: 32 bits, the most
+/// significant byte first.
+pub const RECEIVER_AT: usize = field::RECEIVER.start;
+
 /// Why bytes are not the datagram they were taken for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum DatagramError {
@@ -144,7 +148,7 @@ impl Kind {
     }
 
     /// The first byte of a datagram of this kind.
-    const fn first_byte(self) -> u8 {
+    pub const fn first_byte(self) -> u8 {
         VERSION << 4 | self as u8
     }
 

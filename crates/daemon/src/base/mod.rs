@@ -13,6 +13,7 @@ mod role;
 mod source_addresses;
 mod surrogate;
 mod targets;
+mod workers;
 
 pub use config::allow::{AllowEntry, AllowTable};
 pub use config::handoff::{Fallback, HandoffConfig, HandoffFile, MobileEntry, Mode, PeerFile};
@@ -24,9 +25,10 @@ use std::net::SocketAddr;
 
 use lasthop_control as control;
 use lasthop_hop::mobile_tcp::MobileTcp;
-use lasthop_hop::seal::{Allowed, Keypair, Responder};
+use lasthop_hop::seal::{Allowed, Keypair, PublicKey, Responder};
 use lasthop_hop::srp::Srp;
-use lasthop_hop::{BareBase, BareBounds, HopConfig, mobile_tcp};
+use lasthop_hop::{BareBase, BareBounds, HopConfig, Part, mobile_tcp};
+use lasthop_kernel::clock::Clock;
 use lasthop_kernel::cpu;
 use lasthop_kernel::stop::Stop;
 use lasthop_units::{Bytes, Duration, Seed};
@@ -38,6 +40,7 @@ use self::published_port::PublishedPort;
 use self::role::BaseRole;
 use self::surrogate::Surrogate;
 use self::targets::Targets;
+use self::workers::Workers;
 use crate::backhaul::{Backhaul, WithPeers};
 use crate::carrier::Carrier;
 use crate::carrier::ether::Ether;
@@ -49,6 +52,7 @@ use crate::driver::Driver;
 use crate::error::RunError;
 use crate::hop::BaseHop;
 use crate::keyfile;
+use crate::publish::Published;
 use crate::split::{Bounds, SplitBase};
 
 /// What SRP takes from the wire ahead of sending, where sessions move.
@@ -58,7 +62,9 @@ const AHEAD_MIN: Bytes = Bytes::from_kib(32);
 
 /// A base that is bound and not yet running.
 pub struct Base {
-    driver: Driver<BaseRole>,
+    /// The first is asked and told what concerns them all.
+    workers: Vec<Driver<BaseRole>>,
+    publish: Vec<Published>,
 }
 
 impl Base {
@@ -74,35 +80,46 @@ impl Base {
             SealKind::None => None,
         };
         let (allowed, memory) = (config.allowed()?, BaseMemory::of(&config));
-        let own = HopContext { config: &config, keys, allowed, seed, memory };
-        let hop = match (config.hop, &config.place) {
-            (HopKind::SplitTcp, _) => Box::new(split(&own)?),
-            (_, HopAddress::Internet(listen)) => {
-                let ipv6 = listen.iter().any(SocketAddr::is_ipv6);
-                let udp = Udp::bind(listen)
-                    .map_err(|(addr, source)| RunError::Listen { addr, source })?;
-                datagrams(&own, Box::new(udp), Passage::udp(ipv6))?
-            }
-            (_, HopAddress::Ethernet { interface, .. }) => {
-                let framing = settings::framing(config.hop, config.seal);
-                let ether = Ether::open(interface, framing)?;
-                let passage = Passage::ether(ether.mtu(), framing.overhead());
-                datagrams(&own, Box::new(ether), passage)?
-            }
+        let ways = Workers::new(config.workers, &allowed).map_err(RunError::Kernel)?;
+        let context = |workers: Option<Workers>| HopContext {
+            config: &config,
+            keys: keys.clone(),
+            allowed: workers.as_ref().map_or_else(|| allowed.clone(), |w| w.served(&allowed)),
+            seed: workers.as_ref().map_or(seed, |w| seed.child(&format!("worker {}", w.number()))),
+            memory: memory.clone(),
+            part: workers.as_ref().map(|w| w.part(seed.child("cookies"))),
+            workers,
         };
-        Ok(Self { driver: driver(hop, own)? })
+        let contexts: Vec<_> = match ways.is_empty() {
+            true => vec![context(None)],
+            false => ways.into_iter().map(Some).map(context).collect(),
+        };
+        let (clock, step) = (Clock::start(), contexts.len() as u64);
+        let roles = hops(&contexts)?.into_iter().zip(contexts).map(|(hop, own)| role(hop, own));
+        let roles = roles.collect::<Result<Vec<_>, _>>()?;
+        let mut control = control::open(config.control.as_deref(), "base")?;
+        let mut workers = Vec::new();
+        for (role, hop) in roles {
+            let driver = Driver::new(role.serving(&allowed), hop, control.take());
+            let driver = driver.map_err(RunError::Kernel)?;
+            workers.push(driver.beside_others(clock, workers.len() as u64, step));
+        }
+        Ok(Self { workers, publish: config.publish })
     }
 
     /// Reads its settings again from `source` when it is asked to, for the mobiles that it serves.
     #[must_use]
-    pub fn with_source(mut self, source: ConfigSource) -> Self {
-        self.driver.role_mut().set_source(source);
+    pub fn with_source(mut self, mut source: ConfigSource) -> Self {
+        source.set_publish(self.publish.clone());
+        if let Some(first) = self.workers.first_mut() {
+            first.role_mut().set_source(source);
+        }
         self
     }
 
     /// Where it listens for mobiles, whatever the carrier.
     pub fn places(&self) -> Vec<String> {
-        self.driver.hop().mobiles.places()
+        self.workers.first().map_or_else(Vec::new, |first| first.hop().mobiles.places())
     }
 
     /// Serves until `stop` is requested.
@@ -110,14 +127,20 @@ impl Base {
     /// # Errors
     ///
     /// The kernel refused what the loop cannot do without.
-    pub fn run(mut self, stop: &Stop) -> Result<(), RunError> {
-        self.driver.run(stop).map_err(RunError::Kernel)
+    pub fn run(self, stop: &Stop) -> Result<(), RunError> {
+        workers::run(self.workers, stop).map_err(RunError::Kernel)
     }
 }
 
-fn driver(hop: Box<dyn BaseHop>, own: HopContext<'_>) -> Result<Driver<BaseRole>, RunError> {
-    let HopContext { config, keys, allowed, seed, memory } = own;
-    let published_ports = PublishedPort::bind_all(&config.publish)
+/// The role of a worker, and its hop with those to other bases.
+fn role(hop: Box<dyn BaseHop>, own: HopContext<'_>) -> Result<(BaseRole, WithPeers), RunError> {
+    let HopContext { config, keys, allowed, seed, memory, workers, .. } = own;
+    // A port is published where its mobile is served.
+    let is_own = |mobile: Option<PublicKey>| {
+        workers.is_none() || allowed.iter().any(|allowed| Some(allowed.key) == mobile)
+    };
+    let publish: Vec<_> = config.publish.iter().filter(|rule| is_own(rule.mobile)).collect();
+    let published_ports = PublishedPort::bind_all(publish)
         .map_err(|(addr, source)| RunError::Listen { addr, source })?;
     if let Some(handoff) = &config.handoff {
         Migration::check(&handoff.settings, &config.mobiles)?;
@@ -141,20 +164,46 @@ fn driver(hop: Box<dyn BaseHop>, own: HopContext<'_>) -> Result<Driver<BaseRole>
         }
         _ => (WithPeers::alone(hop), None),
     };
-    let control = control::open(config.control.as_deref(), "base")?;
     let role = BaseRole::new(config, memory, key, published_ports, exits, targets, handoffs);
-    let role = role.serving(&allowed);
-    Driver::new(role, hop, control).map_err(RunError::Kernel)
+    Ok((role.beside(workers), hop))
 }
 
 /// What any hop of a base is made from.
 struct HopContext<'a> {
     config: &'a BaseConfig,
     keys: Option<Keypair>,
-    /// The mobiles that are served; none without a seal.
+    /// The mobiles that are served here; none without a seal.
     allowed: Vec<Allowed>,
     seed: Seed,
     memory: BaseMemory,
+    /// Which part of the base it is, and the way to the others, where there are several.
+    part: Option<Part>,
+    workers: Option<Workers>,
+}
+
+/// A hop for each worker.
+fn hops(all: &[HopContext<'_>]) -> Result<Vec<Box<dyn BaseHop>>, RunError> {
+    let Some(HopContext { config, .. }) = all.first() else { return Ok(Vec::new()) };
+    let hops: Result<Vec<Box<dyn BaseHop>>, RunError> = match (config.hop, &config.place) {
+        (HopKind::SplitTcp, _) => all.iter().map(|own| Ok(Box::new(split(own)?) as _)).collect(),
+        (_, HopAddress::Internet(listen)) => {
+            let passage = Passage::udp(listen.iter().any(SocketAddr::is_ipv6));
+            let carriers = Udp::bind_for(all.len(), listen)
+                .map_err(|(addr, source)| RunError::Listen { addr, source })?;
+            let hop = |(own, udp)| datagrams(own, Box::new(udp), passage);
+            all.iter().zip(carriers).map(hop).collect()
+        }
+        (_, HopAddress::Ethernet { interface, .. }) => {
+            let framing = settings::framing(config.hop, config.seal);
+            let hop = |own| {
+                let ether = Ether::open(interface, framing)?;
+                let passage = Passage::ether(ether.mtu(), framing.overhead());
+                datagrams(own, Box::new(ether), passage)
+            };
+            all.iter().map(hop).collect()
+        }
+    };
+    hops
 }
 
 /// The hop of a transport over `carrier`.
@@ -163,7 +212,7 @@ fn datagrams(
     carrier: Box<dyn Carrier>,
     passage: Passage,
 ) -> Result<Box<dyn BaseHop>, RunError> {
-    let HopContext { config, keys, allowed, seed, memory } = own;
+    let HopContext { config, keys, allowed, seed, memory, part, .. } = own;
     let (streams, allowed) = (config.limits.connections(), allowed.clone());
     let mobile_tcp = |sealed| -> Result<mobile_tcp::Config, RunError> {
         let settings = settings::mobile_tcp(&config.mobile_tcp, passage, sealed, streams)?;
@@ -173,7 +222,7 @@ fn datagrams(
         (HopKind::MobileTcp, Some(keys)) => {
             let settings = mobile_tcp(settings::SEALED)?;
             let machine = lasthop_hop::Base::<_, MobileTcp>::new(settings, keys, allowed, *seed);
-            let machine = machine.with_fast_aes(cpu::fast_aes());
+            let machine = machine.with_part(*part).with_fast_aes(cpu::fast_aes());
             Box::new(DatagramBase::new("mobile-tcp", machine, carrier))
         }
         (HopKind::MobileTcp, None) => {
@@ -194,14 +243,14 @@ fn datagrams(
                 None => lasthop_hop::Base::unsealed(settings, *seed)
                     .with_at_most(config.limits.associations()),
             };
-            let machine = machine.with_fast_aes(cpu::fast_aes());
+            let machine = machine.with_part(*part).with_fast_aes(cpu::fast_aes());
             Box::new(DatagramBase::new("srp", machine, carrier))
         }
     })
 }
 
 fn split(own: &HopContext<'_>) -> Result<SplitBase, RunError> {
-    let HopContext { config, keys, allowed, seed, memory } = own;
+    let HopContext { config, keys, allowed, seed, memory, .. } = own;
     // A configuration with frames and split-tcp is refused when it is read.
     let listen = match &config.place {
         HopAddress::Internet(listen) => listen.as_slice(),

@@ -17,8 +17,10 @@ pub(super) struct PublishedPort {
 
 impl PublishedPort {
     /// One for each rule, none listening.
-    pub(super) fn bind_all(rules: &[Published]) -> Result<Vec<Self>, (SocketAddr, io::Error)> {
-        rules.iter().map(|rule| Self::new(*rule).map_err(|e| (rule.listen, e))).collect()
+    pub(super) fn bind_all<'a>(
+        rules: impl IntoIterator<Item = &'a Published>,
+    ) -> Result<Vec<Self>, (SocketAddr, io::Error)> {
+        rules.into_iter().map(|rule| Self::new(*rule).map_err(|e| (rule.listen, e))).collect()
     }
 
     fn new(rule: Published) -> io::Result<Self> {

@@ -13,6 +13,7 @@ use lasthop_kernel::accept::{self, Accepted};
 use lasthop_kernel::leave::Leave;
 use lasthop_kernel::reactor::{Interest, Readiness};
 use lasthop_kernel::slab::Key;
+use lasthop_kernel::stop::Stop;
 use lasthop_kernel::tcp::{self, Socket};
 use lasthop_kernel::turn::Source;
 use lasthop_session::{ConnId, Event, Reach, Refusal, Session, SessionId, Target};
@@ -28,6 +29,7 @@ use super::reachable_families::ReachableFamilies;
 use super::reload::{self, ConfigSource};
 use super::surrogate::Surrogate;
 use super::targets::Targets;
+use super::workers::{Message, Workers};
 use crate::backhaul::{BaseAssociationId, WithPeers};
 use crate::dial::{self, Dial};
 use crate::driver::{Asker, Client, CoreOf, Phase, Role, Timer};
@@ -60,6 +62,8 @@ pub(crate) struct BaseRole {
     allowed: BTreeMap<PublicKey, PresharedKey>,
     /// Where the configuration can be read again.
     source: Option<ConfigSource>,
+    /// The way to the others, where several serve this base.
+    workers: Option<Workers>,
 }
 
 fn by_key(allowed: &[Allowed]) -> BTreeMap<PublicKey, PresharedKey> {
@@ -103,6 +107,7 @@ impl BaseRole {
             families: ReachableFamilies::new(),
             allowed: BTreeMap::new(),
             source: None,
+            workers: None,
         }
     }
 
@@ -111,10 +116,28 @@ impl BaseRole {
         Self { allowed: by_key(allowed), ..self }
     }
 
+    /// It serves this base beside other workers, if there are some.
+    pub(super) fn beside(self, workers: Option<Workers>) -> Self {
+        Self { workers, ..self }
+    }
+
     /// The configuration can be read again from there.
-    pub(super) fn set_source(&mut self, mut source: ConfigSource) {
-        source.set_publish(self.published_ports.iter().map(|port| port.rule).collect());
+    pub(super) fn set_source(&mut self, source: ConfigSource) {
         self.source = Some(source);
+    }
+
+    /// This worker is the first, and stops others with these.
+    pub(super) fn set_stops(&mut self, stops: Vec<Stop>) {
+        if let Some(workers) = &mut self.workers {
+            workers.set_stops(stops);
+        }
+    }
+
+    /// Whether there are as many connections as there may be.
+    fn is_full(&self, core: &CoreOf<Self>) -> bool {
+        let own = core.connections.len();
+        let all = self.workers.as_ref().map_or(own, |workers| workers.count_connections(own));
+        all >= self.connections_max
     }
 
     /// Reads the configuration again, and serves the mobiles that it allows from here on.
@@ -141,6 +164,10 @@ impl BaseRole {
         if let Some(handoffs) = &mut self.handoffs {
             handoffs.set_mobiles(core, &added, &removed);
         }
+        let allow = match &self.workers {
+            Some(workers) => workers.serve(&allow),
+            None => allow,
+        };
         let (hop, mut turn) = core.turn();
         hop.mobiles.set_allowed(&mut turn, &allow);
         Ok(Reloaded { added: added.len() as u64, removed: removed.len() as u64, restart })
@@ -169,7 +196,7 @@ impl BaseRole {
                 Refusal::ShuttingDown,
             );
         }
-        if core.connections.len() >= self.connections_max {
+        if self.is_full(core) {
             return dial::refuse_request(core, id, conn, &target.to_string(), Refusal::TooMany);
         }
         let admission = self.openings.admit(core.now, self.client(id));
@@ -262,7 +289,7 @@ impl BaseRole {
         let Some(PublishedPort { rule, .. }) = self.published_ports.get(n) else { return };
         let (port, mobile) = (rule.port, self.association_with(rule.mobile));
         let to = SocketAddr::new(tcp::local_addr(&fd).ip(), port);
-        let full = core.stopping || core.connections.len() >= self.connections_max;
+        let full = core.stopping || self.is_full(core);
         // Where the mobile has announced its ports, no request is needed.
         let Some(id) = mobile.filter(|id| !full && core.hop.listens(*id, port) != Some(false))
         else {
@@ -320,6 +347,9 @@ impl Role for BaseRole {
         self.exits.watch(&mut core.reactor)?;
         let (hop, mut turn) = core.turn();
         hop.start(&mut turn)?;
+        if let Some(workers) = &self.workers {
+            workers.watch(&mut core.reactor)?;
+        }
         match &mut self.handoffs {
             Some(handoffs) => handoffs.start(core),
             None => Ok(()),
@@ -478,6 +508,15 @@ impl Role for BaseRole {
         while let Some((caller, refused)) = core.hop.poll_refused() {
             tracing::warn!("{}", handshake::refused(caller, &refused, self.key.as_ref()));
         }
+        if let Some(workers) = &self.workers {
+            workers.count_connections(core.connections.len());
+            let (hop, mut turn) = core.turn();
+            while let Some(stray) = hop.mobiles.poll_stray() {
+                if let Err((from, mobile)) = workers.pass_on(stray) {
+                    hop.mobiles.refuse_stranger(&mut turn, from, mobile);
+                }
+            }
+        }
         let some = self.handoffs.as_mut().is_some_and(|handoffs| handoffs.advance(core));
         if some {
             self.update_published_ports(core);
@@ -512,6 +551,41 @@ impl Role for BaseRole {
         let _ = self.reload(core);
     }
 
+    fn handle_workers(&mut self, core: &mut CoreOf<Self>) {
+        self.workers.iter().for_each(Workers::drain);
+        while let Some(message) = self.workers.as_ref().and_then(Workers::poll) {
+            let (hop, mut turn) = core.turn();
+            match message {
+                Message::Datagram(from, mut datagram) => {
+                    hop.mobiles.handle_stray(&mut turn, from, &mut datagram);
+                }
+                Message::Serve(allowed) => hop.mobiles.set_allowed(&mut turn, &allowed),
+                Message::Report(client) => {
+                    let mut report = core.report(Self::NAME);
+                    self.report(core, &mut report);
+                    if let Some(workers) = &self.workers {
+                        workers.report(client, report);
+                    }
+                }
+                Message::Reported(client, report) => {
+                    if let Some(workers) = &mut self.workers {
+                        workers.add_report(client, *report);
+                    }
+                }
+            }
+        }
+    }
+
+    fn complete(&mut self, client: Key, report: Report) -> Option<Report> {
+        let Some(workers) = &mut self.workers else { return Some(report) };
+        workers.gather(client, report);
+        None
+    }
+
+    fn poll_report(&mut self) -> Option<(Key, Report)> {
+        self.workers.as_mut()?.poll_report()
+    }
+
     fn report(&self, core: &CoreOf<Self>, report: &mut Report) {
         report.memory = Some(self.memory.report());
         if let Some(handoffs) = &self.handoffs {
@@ -521,6 +595,7 @@ impl Role for BaseRole {
     }
 
     fn stop(&mut self, core: &mut CoreOf<Self>) {
+        self.workers.iter().for_each(Workers::stop);
         // Closing a listener takes it out of the epoll set.
         self.published_ports.clear();
         let (hop, mut turn) = core.turn();

@@ -6,7 +6,7 @@ mod errors;
 use std::cell::RefCell;
 use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 use quinn_udp::{RecvMeta, Transmit, UdpSockRef, UdpSocketState};
 use rustix::io::Errno;
@@ -15,10 +15,12 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, sockopt};
 use lasthop_hop::Unreachable;
 use lasthop_kernel::clock::{Clock, wall_nanos};
 use lasthop_kernel::reactor::{Interest, Readiness};
+use lasthop_kernel::reuseport::{self, Numbered};
 use lasthop_kernel::slab::Key;
 use lasthop_kernel::tcp;
 use lasthop_kernel::turn::Turn;
 use lasthop_units::{Duration, LinkEvent, Time};
+use lasthop_wire::datagram::{Kind, RECEIVER_AT};
 
 use self::errors::Errors;
 pub(crate) use self::errors::local_towards;
@@ -38,8 +40,14 @@ const BATCH_MAX: usize = 64_000;
 const DATAGRAM_MAX: usize = 9_216;
 /// A datagram is not believed to have waited longer in the kernel: the wall clock was set.
 const WAIT_MAX: Duration = Duration::from_secs(1);
+/// The datagrams that begin with a name that was given here.
+const NUMBERED: [Numbered; 2] = [numbered(Kind::Data), numbered(Kind::Response)];
 /// How long after the kernel gave no socket it is asked again.
 const OPEN_AGAIN: Duration = Duration::from_millis(250);
+
+const fn numbered(kind: Kind) -> Numbered {
+    Numbered { first_byte: kind.first_byte(), at: RECEIVER_AT as u32 }
+}
 
 /// Where a datagram goes to, or comes from: the peer, and what of ours it used. An answer goes back
 /// the way the question came, also on a host with several addresses. IPv4 addresses are such, whatever
@@ -151,11 +159,29 @@ struct Missing {
 impl Udp {
     /// Binds a socket to each address; `[::]` takes IPv4 too.
     pub(crate) fn bind(addrs: &[SocketAddr]) -> Result<Self, (SocketAddr, io::Error)> {
-        let sockets = addrs
-            .iter()
-            .map(|addr| Socket::bind(*addr).map_err(|e| (*addr, e)))
-            .collect::<Result<_, _>>()?;
-        Ok(Self { sockets, batch: Batch::new(), missing: None, event: None })
+        let bind = |addr: &SocketAddr| Socket::bind(*addr, false).map_err(|e| (*addr, e));
+        Ok(Self::over(addrs.iter().map(bind).collect::<Result<_, _>>()?))
+    }
+
+    /// The same for each of so many workers. A datagram with a name of ours comes to that whose number is the name's
+    /// remainder, another to that which its sender's address falls to.
+    pub(crate) fn bind_for(
+        workers: usize,
+        addrs: &[SocketAddr],
+    ) -> Result<Vec<Self>, (SocketAddr, io::Error)> {
+        if workers <= 1 {
+            return Ok(vec![Self::bind(addrs)?]);
+        }
+        let mut all: Vec<Self> = (0..workers).map(|_| Self::over(Vec::new())).collect();
+        for addr in addrs {
+            let sockets = Socket::bind_shared(*addr, workers).map_err(|e| (*addr, e))?;
+            all.iter_mut().zip(sockets).for_each(|(udp, socket)| udp.sockets.push(socket));
+        }
+        Ok(all)
+    }
+
+    fn over(sockets: Vec<Socket>) -> Self {
+        Self { sockets, batch: Batch::new(), missing: None, event: None }
     }
 
     /// One socket that reaches every address, of IPv4 alone where there is no IPv6. It receives what the
@@ -163,7 +189,7 @@ impl Udp {
     /// as the kernel has one to give; datagrams are lost until then.
     pub(crate) fn anywhere() -> Self {
         let missing = Missing { key: None, at: Time::NEVER, told: false };
-        Self { sockets: Vec::new(), batch: Batch::new(), missing: Some(missing), event: None }
+        Self { missing: Some(missing), ..Self::over(Vec::new()) }
     }
 
     /// Opens and watches the socket that is missing.
@@ -305,7 +331,24 @@ impl Carrier for Udp {
 }
 
 impl Socket {
-    fn bind(addr: SocketAddr) -> io::Result<Self> {
+    /// So many at one address, which nobody else has.
+    fn bind_shared(mut addr: SocketAddr, count: usize) -> io::Result<Vec<Self>> {
+        // One that shares its address is not told if another process has it.
+        drop(Self::bind(addr, false)?);
+        let mut sockets = Vec::new();
+        for _ in 0..count {
+            let socket = Self::bind(addr, true)?;
+            addr = tcp::local_addr(&socket.fd);
+            sockets.push(socket);
+        }
+        if let Some(first) = sockets.first() {
+            reuseport::steer(first.fd.as_fd(), count as u32, &NUMBERED)?;
+        }
+        Ok(sockets)
+    }
+
+    /// With others at the address if it is `shared`.
+    fn bind(addr: SocketAddr, shared: bool) -> io::Result<Self> {
         let family = if addr.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let fd = rustix::net::socket_with(family, SocketType::DGRAM, flags, Some(ipproto::UDP))?;
@@ -320,6 +363,9 @@ impl Socket {
         if sockopt::set_socket_send_buffer_size_force(&fd, SOCKET_BUFFER).is_err() {
             let _ = sockopt::set_socket_send_buffer_size(&fd, SOCKET_BUFFER);
         }
+        if shared {
+            reuseport::share(&fd)?;
+        }
         rustix::net::bind(&fd, &addr)?;
         let state = UdpSocketState::new(UdpSockRef::from(&fd))?;
         let ipv6 = addr.is_ipv6();
@@ -328,7 +374,7 @@ impl Socket {
 
     /// As [`Udp::anywhere`] has it.
     fn anywhere() -> io::Result<Self> {
-        let wildcard = |ip: IpAddr| Self::bind(SocketAddr::new(ip, 0));
+        let wildcard = |ip: IpAddr| Self::bind(SocketAddr::new(ip, 0), false);
         let mut socket = match wildcard(Ipv6Addr::UNSPECIFIED.into()) {
             Err(e) if is_without_ipv6(&e) => wildcard(Ipv4Addr::UNSPECIFIED.into())?,
             opened => opened?,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use lasthop_control::AssociationReport;
 use lasthop_hop::CloseReason;
 use lasthop_hop::seal::{Allowed, PublicKey};
-use lasthop_hop::{AssociationEvent, AssociationId, BaseEnd, BaseLinks, Refused};
+use lasthop_hop::{AssociationEvent, AssociationId, BaseEnd, BaseLinks, Refused, Stray};
 use lasthop_kernel::reactor::Readiness;
 use lasthop_kernel::slab::{Key, Slab};
 use lasthop_kernel::turn::Turn;
@@ -172,6 +172,19 @@ where
 
     fn poll_call(&mut self) -> Option<(PublicKey, Vec<u8>)> {
         self.machine.poll_call()
+    }
+
+    fn poll_stray(&mut self) -> Option<Stray<Route>> {
+        self.machine.poll_stray()
+    }
+
+    fn handle_stray(&mut self, turn: &mut Turn<'_>, from: Route, datagram: &mut [u8]) {
+        self.now = self.now.max(turn.now);
+        self.machine.handle_datagram(self.now, from, datagram);
+    }
+
+    fn refuse_stranger(&mut self, turn: &mut Turn<'_>, from: Route, mobile: PublicKey) {
+        self.machine.refuse_stranger(turn.now, from, mobile);
     }
 
     fn poll_refused(&mut self) -> Option<Refused<String>> {

@@ -135,8 +135,9 @@ pub(crate) struct Core<H: Hop, W> {
     pub(super) clock: Clock,
     pub(super) sessions: BTreeMap<H::Id, Session>,
     names: BTreeMap<(H::Id, ConnId), Key>,
-    /// How many connections there were.
+    /// The number of the latest connection, and how much greater each is than the one before.
     numbered: u64,
+    number_step: u64,
     numbers: BTreeMap<u64, Key>,
     /// Numbers of connections that are over, of which the role is not notified yet.
     pub(super) over: Vec<u64>,
@@ -165,6 +166,7 @@ impl<H: Hop, W> Core<H, W> {
             sessions: BTreeMap::new(),
             names: BTreeMap::new(),
             numbered: 0,
+            number_step: 1,
             numbers: BTreeMap::new(),
             over: Vec::new(),
             queue: VecDeque::new(),
@@ -173,6 +175,12 @@ impl<H: Hop, W> Core<H, W> {
             pauses: Pauses::default(),
             deadlines: Deadlines::new(),
         })
+    }
+
+    /// As [`Driver::beside_others`](super::Driver::beside_others) has it.
+    pub(super) fn share_numbers(&mut self, clock: Clock, first: u64, step: u64) {
+        (self.clock, self.now) = (clock, clock.now());
+        (self.numbered, self.number_step) = (first, step);
     }
 
     /// A turn for the hop.
@@ -229,7 +237,7 @@ impl<H: Hop, W> Core<H, W> {
 
     /// Adds a connection without a name.
     fn insert(&mut self, target: String, phase: Phase<H::Id, W>) -> Key {
-        self.numbered += 1;
+        self.numbered += self.number_step;
         let who = ConnectionInfo { number: self.numbered, ..ConnectionInfo::default() };
         let key = self.connections.insert(Connection {
             who,
@@ -449,7 +457,7 @@ impl<H: Hop, W> Core<H, W> {
             .min()
     }
 
-    pub(super) fn report(&self, role: &str) -> Report {
+    pub(crate) fn report(&self, role: &str) -> Report {
         let name = |id: &H::Id| format!("{id:?}");
         let connections = self.connections.iter().map(|(_, c)| {
             let (state, to_hop, from_hop) = match &c.phase {

@@ -3,10 +3,11 @@
 use std::io;
 
 use lasthop_hop::seal::{Allowed, PublicKey};
-use lasthop_hop::{AssociationId, Refused};
+use lasthop_hop::{AssociationId, Refused, Stray};
 use lasthop_kernel::turn::Turn;
 
 use super::Hop;
+use crate::carrier::Route;
 
 /// The hop of a base, which listens by itself.
 pub(crate) trait BaseHop: Hop<Id = AssociationId> {
@@ -27,6 +28,17 @@ pub(crate) trait BaseHop: Hop<Id = AssociationId> {
     fn poll_call(&mut self) -> Option<(PublicKey, Vec<u8>)> {
         None
     }
+
+    /// The next datagram that is another part's of the base, where the base has parts.
+    fn poll_stray(&mut self) -> Option<Stray<Route>> {
+        None
+    }
+
+    /// Takes in a datagram of this part's that came to another.
+    fn handle_stray(&mut self, _turn: &mut Turn<'_>, _from: Route, _datagram: &mut [u8]) {}
+
+    /// No part of the base serves the mobile whose handshake came from there.
+    fn refuse_stranger(&mut self, _turn: &mut Turn<'_>, _from: Route, _mobile: PublicKey) {}
 
     /// A handshake that was not answered, for the operator; with where it came from, for people.
     fn poll_refused(&mut self) -> Option<Refused<String>>;

@@ -5,8 +5,9 @@ pub(super) mod handoff;
 
 use std::collections::BTreeMap;
 use std::net::{Ipv6Addr, SocketAddr};
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
+use std::thread;
 use std::time::Duration;
 
 use lasthop_control::settings;
@@ -45,6 +46,12 @@ role_settings! {
         /// pre-shared key is a [table](#pre-shared-keys).
         #[flag(long = "allow", value_name = "PUBLIC KEY")]
         pub allow: Option<Vec<AllowEntry>>,
+        /// Threads that serve mobiles, each with mobiles of its own.
+        ///
+        /// More than one need the seal to tell mobiles apart, and UDP; split-tcp, and a base that has `[handoff]` or
+        /// `[[mobiles]]`, have one.
+        #[flag(long = "workers", value_name = "COUNT")]
+        pub workers: Option<NonZeroU32> => "one for each CPU, where there can be more than one",
         /// Servers on mobiles that fixed hosts reach here: who connects to ADDRESS:PORT is offered to
         /// the mobile for its PORT, or to the mobile with this key.
         ///
@@ -116,6 +123,8 @@ settings! {
     }
 }
 
+/// Workers of a base, at most.
+const WORKERS_MAX: u32 = 64;
 /// Openings of one mobile in a second where nobody says: a page opens some dozens at once, and a network
 /// behind a mobile router some hundreds.
 const OPENINGS: NonZeroU32 = NonZeroU32::new(256).unwrap();
@@ -169,6 +178,8 @@ pub struct BaseConfig {
     pub targets: TargetPolicy,
     /// How long the fixed host may take to answer.
     pub connect_timeout: Duration,
+    /// Threads that serve mobiles.
+    pub workers: usize,
     /// Bounds.
     pub limits: LimitsFile,
     /// SRP's few settings.
@@ -240,6 +251,15 @@ impl TryFrom<BaseFile> for BaseConfig {
         let publish = publish::published(file.publish, &allow)?;
         handoff::check_mobiles(&file.mobiles, &allow)?;
         let handoff = handoff::configured(file.handoff, file.peers, &file.mobiles, seal)?;
+        let single = match (hop, seal, carrier) {
+            (HopKind::SplitTcp, _, _) => Some("hop = \"split-tcp\" has one"),
+            (_, SealKind::None, _) => Some("seal = \"none\" has one"),
+            (_, _, CarrierKind::Ethernet) => Some("carrier = \"ethernet\" has one"),
+            _ if handoff.is_some() => Some("a base with `[handoff]` has one"),
+            _ if !file.mobiles.is_empty() => Some("a base with `[[mobiles]]` has one"),
+            _ => None,
+        };
+        let workers = workers(file.workers, single)?;
         let connect_timeout = file.targets.connect_timeout().0;
         Ok(Self {
             place,
@@ -258,6 +278,24 @@ impl TryFrom<BaseFile> for BaseConfig {
             mobiles: file.mobiles,
             connect_timeout,
             limits: file.limits,
+            workers,
         })
+    }
+}
+
+/// How many workers there are where so many are asked for, and there may be but a `single` one for a reason.
+fn workers(asked: Option<NonZeroU32>, single: Option<&str>) -> Result<usize, ConfigError> {
+    let contradiction = |why: String| Err(ConfigError::Contradiction(format!("`workers`: {why}")));
+    match (asked.map(NonZeroU32::get), single) {
+        (Some(asked), _) if asked > WORKERS_MAX => {
+            contradiction(format!("{asked} are more than {WORKERS_MAX}"))
+        }
+        (Some(asked), Some(why)) if asked > 1 => contradiction(why.to_owned()),
+        (Some(asked), _) => Ok(asked as usize),
+        (None, Some(_)) => Ok(1),
+        (None, None) => {
+            let cpus = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+            Ok(cpus.min(WORKERS_MAX as usize))
+        }
     }
 }

@@ -120,13 +120,15 @@ impl<A: CarrierAddress, T: Transport> Base<A, T> {
         self
     }
 
-    /// Serves a part of a base's mobiles, beside others that serve theirs: it gives names that no other gives, and
+    /// Serves a part of a base's mobiles, if there are parts, beside others that serve theirs: it gives names that no other gives, and
     /// what is another's is to be [polled](BaseEnd::poll_stray).
     #[must_use]
-    pub fn with_part(mut self, part: Part) -> Self {
-        self.links.responder.share_cookies(part.cookies);
-        self.number_from(u64::from(part.number), u64::from(part.of));
-        self.links.parts.be(part);
+    pub fn with_part(mut self, part: Option<Part>) -> Self {
+        if let Some(part) = part {
+            self.links.responder.share_cookies(part.cookies);
+            self.number_from(u64::from(part.number), u64::from(part.of));
+            self.links.parts.be(part);
+        }
         self
     }
 

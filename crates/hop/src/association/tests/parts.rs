@@ -32,11 +32,11 @@ impl Served {
             let served = (1..=MOBILES).filter(|n| home(*n) == number);
             let allowed: Vec<Allowed> = served.map(|n| (*keys(n).public()).into()).collect();
             let own = seed.child(&alloc::format!("part {number}"));
-            Base::new(HopConfig::default(), keys(0), allowed, own).with_part(Part {
+            Base::new(HopConfig::default(), keys(0), allowed, own).with_part(Some(Part {
                 number,
                 of: PARTS,
                 cookies: seed,
-            })
+            }))
         };
         Self {
             now: Time::ZERO,

@@ -1,251 +1,30 @@
-//! A base reads its configuration again while mobiles use it, over loopback.
+//! A base reads its configuration again while mobiles use it, and serves them by several workers, over loopback.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
+mod workers;
+mod world;
+
 use std::fs::Permissions;
-use std::io::{self, ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, TcpStream};
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::path::Path;
 use std::sync::mpsc;
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::Duration;
 
-use lasthop_control::{self as control, Reloaded, Report, Request};
-use lasthop_daemon::base::{Base, BaseConfig, BaseFile, ConfigSource};
+use lasthop_control::{self as control, Reloaded, Request};
+use lasthop_daemon::base::{Base, BaseConfig, BaseFile};
 use lasthop_daemon::config;
 use lasthop_daemon::keyfile::{self, Existing};
 use lasthop_daemon::mobile::{Mobile, MobileConfig, MobileFile};
-use lasthop_kernel::stop::Stop;
 
-/// Nothing in these tests should take longer.
-const PATIENCE: Duration = Duration::from_secs(60);
+use self::world::{
+    PATIENCE, World, echo_server, free_port, is_reset, mobile, pattern, publish, source, write,
+};
 
 const HOPS: [&str; 3] = ["srp", "mobile-tcp", "split-tcp"];
-
-struct Running {
-    stop: Stop,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Running {
-    fn start(run: impl FnOnce(&Stop) + Send + 'static) -> Self {
-        let stop = Stop::new().unwrap();
-        let theirs = stop.clone();
-        Self { stop, thread: Some(thread::spawn(move || run(&theirs))) }
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.stop.request();
-        self.stop.request();
-        if let Some(thread) = self.thread.take()
-            && !thread::panicking()
-        {
-            thread.join().unwrap();
-        }
-    }
-}
-
-const TARGETS: &str = "[targets]\nallow = [\"127.0.0.0/8\"]\n";
-
-/// A mobile with a proxy.
-struct Served {
-    key: String,
-    proxy: SocketAddr,
-    _running: Running,
-}
-
-/// A base whose configuration is a file, and mobiles of which it may know some.
-struct World {
-    dir: PathBuf,
-    /// What the file has before `allow`.
-    head: String,
-    /// Ports that lead to mobiles that are allowed.
-    doors: Vec<(SocketAddr, usize)>,
-    base: Running,
-    mobiles: Vec<Served>,
-    /// What a mobile's file says, with `NAME` for the mobile's.
-    mobile_text: String,
-}
-
-/// A mobile that is configured so; its proxy.
-fn mobile(text: &str, more: &str) -> (SocketAddr, Running) {
-    let file: MobileFile =
-        config::parse(Path::new("mobile.toml"), &format!("{text}{more}")).unwrap();
-    let mobile = Mobile::bind(MobileConfig::try_from(file).unwrap()).unwrap();
-    let proxy = mobile.local_addrs()[0];
-    (proxy, Running::start(move |stop| mobile.run(stop).unwrap()))
-}
-
-impl World {
-    /// `count` mobiles of which the first `allowed` are allowed, with ports that lead to some of them.
-    fn start(hop: &str, count: usize, allowed: usize, doors: &[(SocketAddr, usize)]) -> Self {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let n = COUNT.fetch_add(1, Ordering::Relaxed);
-        let dir = std::env::temp_dir().join(format!("lasthop-reload-{}-{n}", std::process::id()));
-        std::fs::create_dir_all(&dir).unwrap();
-        let key = |name: &str| {
-            let keys = keyfile::generate().unwrap();
-            keyfile::store(&dir.join(name), &keys, Existing::Keep).unwrap();
-            keys.public().to_string()
-        };
-        let (shown, base_key) = (dir.display(), key("base"));
-        let keys: Vec<String> = (0..count).map(|n| key(&format!("mobile{n}"))).collect();
-        let head = format!(
-            "listen = [\"127.0.0.1:0\"]\nkey = \"{shown}/base\"\nhop = \"{hop}\"\n\
-             control = \"{shown}/base.sock\"\n"
-        );
-        let path = dir.join("base.toml");
-        write(&path, &head, &keys[..allowed], doors);
-        let read = {
-            let path = path.clone();
-            move || config::load::<BaseFile>(&path)
-        };
-        let file = read().unwrap();
-        let base = Base::bind(BaseConfig::try_from(file.clone()).unwrap()).unwrap();
-        let base = base.with_source(ConfigSource::new(path.display().to_string(), file, read));
-        let address = base.places().remove(0);
-        let base = Running::start(move |stop| base.run(stop).unwrap());
-        let mobile_text = format!(
-            "base = \"{address}\"\nbase_key = \"{base_key}\"\nkey = \"{shown}/NAME\"\n\
-             proxy = [\"127.0.0.1:0\"]\nhop = \"{hop}\"\ncontrol = \"{shown}/NAME.sock\"\n"
-        );
-        let mobiles = keys.into_iter().enumerate().map(|(n, key)| {
-            let text = mobile_text.replace("NAME", &format!("mobile{n}"));
-            let more = format!("publish = [\"80 -> {}\"]\n", echo_server());
-            let (proxy, running) = mobile(&text, &more);
-            Served { key, proxy, _running: running }
-        });
-        let mobiles = mobiles.collect();
-        Self { dir, head, doors: doors.to_vec(), base, mobiles, mobile_text }
-    }
-
-    /// Writes the file anew, with a pre-shared key with the first mobile; the second has none.
-    fn share(&self, psk: &Path) {
-        let [first, second] = [0, 1].map(|n| &self.mobiles[n].key);
-        let first = format!("{{ key = {first:?}, psk = {psk:?} }}");
-        let text = format!("{}allow = [{first}, {second:?}]\n", self.head);
-        std::fs::write(self.file(), text + TARGETS).unwrap();
-    }
-
-    fn file(&self) -> PathBuf {
-        self.dir.join("base.toml")
-    }
-
-    /// Writes the file anew, with these mobiles allowed and what leads to them.
-    fn allow(&self, mobiles: &[usize]) {
-        let keys: Vec<String> = mobiles.iter().map(|n| self.mobiles[*n].key.clone()).collect();
-        let of = |n: &usize| mobiles.iter().position(|other| other == n);
-        let doors = self.doors.iter().filter_map(|(door, n)| Some((*door, of(n)?)));
-        write(&self.file(), &self.head, &keys, &doors.collect::<Vec<_>>());
-    }
-
-    fn reload(&self) -> Result<Reloaded, String> {
-        let reply = control::request(&self.dir.join("base.sock"), &Request::Reload {});
-        reply.map(|reply| reply.reload.unwrap()).map_err(|e| e.to_string())
-    }
-
-    fn report(&self) -> Report {
-        control::query(&self.dir.join("base.sock")).unwrap()
-    }
-
-    /// The mobiles that have an association.
-    fn present(&self) -> Vec<usize> {
-        let report = self.report();
-        let is_there = |key: &String| {
-            report.associations.iter().any(|a| a.peer.as_ref() == Some(key) && a.state == "up")
-        };
-        (0..self.mobiles.len()).filter(|n| is_there(&self.mobiles[*n].key)).collect()
-    }
-
-    fn await_mobiles(&self, which: &[usize]) {
-        let told = || format!("{:?} are here, not {which:?}", self.present());
-        lasthop_testing::wait_or(PATIENCE, || self.present() == which, told);
-    }
-
-    /// A connection of a mobile's application.
-    fn connect(&self, mobile: usize, target: SocketAddr) -> TcpStream {
-        let mut stream = TcpStream::connect(self.mobiles[mobile].proxy).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        write!(stream, "CONNECT {target} HTTP/1.1\r\n\r\n").unwrap();
-        let mut head = Vec::new();
-        while !head.ends_with(b"\r\n\r\n") {
-            let mut byte = [0];
-            stream.read_exact(&mut byte).unwrap();
-            head.push(byte[0]);
-        }
-        assert!(head.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&head));
-        stream
-    }
-}
-
-impl Drop for World {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.dir);
-    }
-}
-
-/// Writes a file that allows these keys, with ports that lead to some of them.
-fn write(path: &Path, head: &str, keys: &[String], doors: &[(SocketAddr, usize)]) {
-    let rules: String = doors.iter().map(|(door, n)| publish(*door, &keys[*n])).collect();
-    std::fs::write(path, format!("{head}allow = {keys:?}\n{rules}{TARGETS}")).unwrap();
-}
-
-fn publish(listen: SocketAddr, mobile: &str) -> String {
-    format!("[[publish]]\nlisten = \"{listen}\"\nport = 80\nmobile = \"{mobile}\"\n")
-}
-
-/// Sends back what it gets, until the end.
-fn echo_server() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let addr = listener.local_addr().unwrap();
-    thread::spawn(move || {
-        for stream in listener.incoming() {
-            let stream = stream.unwrap();
-            thread::spawn(move || io::copy(&mut &stream, &mut &stream));
-        }
-    });
-    addr
-}
-
-/// Sends for ever what nobody has asked for; how each connection ended.
-fn source() -> (SocketAddr, mpsc::Receiver<ErrorKind>) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let addr = listener.local_addr().unwrap();
-    let (out, ends) = mpsc::channel();
-    thread::spawn(move || {
-        for stream in listener.incoming() {
-            let (mut stream, out) = (stream.unwrap(), out.clone());
-            thread::spawn(move || {
-                let end = loop {
-                    if let Err(e) = stream.write_all(&[7; 1000]) {
-                        break e.kind();
-                    }
-                    thread::sleep(Duration::from_millis(1));
-                };
-                let _ = out.send(end);
-            });
-        }
-    });
-    (addr, ends)
-}
-
-fn is_reset(end: ErrorKind) -> bool {
-    matches!(end, ErrorKind::ConnectionReset | ErrorKind::BrokenPipe)
-}
-
-/// Bytes that do not repeat within any buffer.
-fn pattern(len: usize) -> Vec<u8> {
-    (0..len as u64).map(|i| ((i * i) ^ (i >> 8)) as u8).collect()
-}
-
-/// A port that is free, on the loopback address.
-fn free_port() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
-}
 
 #[test]
 fn a_mobile_that_is_revoked_is_out_and_another_s_transfer_is_whole() {

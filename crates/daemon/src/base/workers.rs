@@ -1,0 +1,295 @@
+//! The workers of a base: each is a thread with a loop, associations and sockets of its own. A mobile is served by
+//! one of them, whichever its datagrams come to. They share no more than bounds; what one has for another it sends,
+//! and none of it is on the way of a connection's bytes.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::thread;
+
+use lasthop_control::{Counters, Report};
+use lasthop_hop::seal::{Allowed, PublicKey};
+use lasthop_hop::{Owner, Part, Stray};
+use lasthop_kernel::inbox::{Inbox, Outbox, inbox};
+use lasthop_kernel::reactor::{Interest, Reactor};
+use lasthop_kernel::slab::Key;
+use lasthop_kernel::stop::Stop;
+use lasthop_kernel::turn::Source;
+use lasthop_units::Seed;
+
+use super::role::BaseRole;
+use crate::carrier::Route;
+use crate::driver::Driver;
+
+/// Messages that may wait at a worker before it is sent no more datagrams.
+const WAITING_MAX: usize = 1024;
+
+/// Which worker serves which mobile.
+#[derive(Debug, Default)]
+pub(super) struct Homes(RwLock<BTreeMap<PublicKey, usize>>);
+
+impl Homes {
+    /// The mobiles of each of so many workers. One that had a worker keeps it; others go to those that have fewest.
+    pub(super) fn divide(&self, allowed: &[Allowed], workers: usize) -> Vec<Vec<Allowed>> {
+        let mut homes = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let before = std::mem::take(&mut *homes);
+        let mut parts = vec![Vec::new(); workers];
+        let (known, new): (Vec<_>, Vec<_>) =
+            allowed.iter().partition(|mobile| before.contains_key(&mobile.key));
+        for mobile in known.into_iter().chain(new) {
+            let fewest = || (0..workers).min_by_key(|n| parts[*n].len()).unwrap_or_default();
+            let home = before.get(&mobile.key).copied().unwrap_or_else(fewest);
+            homes.insert(mobile.key, home);
+            parts[home].push(mobile.clone());
+        }
+        parts
+    }
+
+    /// The worker of a mobile, if it is served.
+    pub(super) fn of(&self, mobile: &PublicKey) -> Option<usize> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).get(mobile).copied()
+    }
+}
+
+/// What workers send each other.
+#[derive(Debug)]
+pub(super) enum Message {
+    /// A datagram of the receiver's, and where it came from.
+    Datagram(Route, Vec<u8>),
+    /// The mobiles that the receiver serves from here on.
+    Serve(Vec<Allowed>),
+    /// The first worker wants a report, for that client of its control socket.
+    Report(Key),
+    /// That report.
+    Reported(Key, Box<Report>),
+}
+
+/// One worker's way to the others.
+pub(super) struct Workers {
+    own: usize,
+    homes: Arc<Homes>,
+    inbox: Inbox<Message>,
+    outboxes: Vec<Outbox<Message>>,
+    /// Connections that each has.
+    connections: Arc<[AtomicUsize]>,
+    /// The first worker stops the others.
+    stops: Vec<Stop>,
+    /// Reports that are not complete, and how many workers are missing.
+    gathered: Vec<(Key, usize, Report)>,
+}
+
+impl Workers {
+    /// One for each of so many workers, which share the mobiles among them; none for a single one.
+    ///
+    /// # Errors
+    ///
+    /// No descriptors are left.
+    pub(super) fn new(count: usize, allowed: &[Allowed]) -> io::Result<Vec<Self>> {
+        if count <= 1 {
+            return Ok(Vec::new());
+        }
+        let homes = Arc::new(Homes::default());
+        homes.divide(allowed, count);
+        let pairs = (0..count).map(|_| inbox()).collect::<io::Result<Vec<_>>>()?;
+        let (outboxes, inboxes): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
+        let connections: Arc<[AtomicUsize]> = (0..count).map(|_| AtomicUsize::new(0)).collect();
+        let workers = inboxes.into_iter().enumerate().map(|(own, inbox)| Self {
+            own,
+            homes: Arc::clone(&homes),
+            inbox,
+            outboxes: outboxes.clone(),
+            connections: Arc::clone(&connections),
+            stops: Vec::new(),
+            gathered: Vec::new(),
+        });
+        Ok(workers.collect())
+    }
+
+    /// This worker's number.
+    pub(super) fn number(&self) -> usize {
+        self.own
+    }
+
+    /// The part of the base's hop that it has.
+    pub(super) fn part(&self, cookies: Seed) -> Part {
+        Part { number: self.own as u32, of: self.outboxes.len() as u32, cookies }
+    }
+
+    /// Which of these mobiles it serves.
+    pub(super) fn served(&self, allowed: &[Allowed]) -> Vec<Allowed> {
+        let own = |mobile: &&Allowed| self.homes.of(&mobile.key) == Some(self.own);
+        allowed.iter().filter(own).cloned().collect()
+    }
+
+    /// The first worker stops others with these when it is stopped.
+    pub(super) fn set_stops(&mut self, stops: Vec<Stop>) {
+        self.stops = stops;
+    }
+
+    /// Stops the others.
+    pub(super) fn stop(&self) {
+        self.stops.iter().for_each(Stop::request);
+    }
+
+    /// Watches for messages.
+    pub(super) fn watch(&self, reactor: &mut Reactor<Source>) -> io::Result<()> {
+        reactor.add(&self.inbox, Interest::Read, Source::Workers).map(drop)
+    }
+
+    /// Forgets the wake-ups so far; call before [`poll`](Self::poll).
+    pub(super) fn drain(&self) {
+        self.inbox.drain();
+    }
+
+    /// The next message.
+    pub(super) fn poll(&self) -> Option<Message> {
+        self.inbox.poll()
+    }
+
+    /// Sends a datagram to the worker whose it is.
+    ///
+    /// # Errors
+    ///
+    /// No other worker serves this mobile, which made the handshake.
+    pub(super) fn pass_on(&self, stray: Stray<Route>) -> Result<(), (Route, PublicKey)> {
+        let Stray { owner, from, datagram } = stray;
+        let owner = match owner {
+            Owner::Part(number) => number as usize,
+            Owner::Mobile(mobile) => match self.homes.of(&mobile) {
+                Some(home) if home != self.own => home,
+                _ => return Err((from, mobile)),
+            },
+        };
+        // What is too much is lost, as a datagram may be.
+        if let Some(outbox) = self.outboxes.get(owner)
+            && outbox.waiting() < WAITING_MAX
+        {
+            outbox.send(Message::Datagram(from, datagram));
+        }
+        Ok(())
+    }
+
+    /// These mobiles are served from here on: this worker's of them. The others are sent theirs.
+    pub(super) fn serve(&self, allowed: &[Allowed]) -> Vec<Allowed> {
+        let mut own = Vec::new();
+        for (n, part) in self.homes.divide(allowed, self.outboxes.len()).into_iter().enumerate() {
+            if n == self.own {
+                own = part;
+            } else {
+                self.outboxes[n].send(Message::Serve(part));
+            }
+        }
+        own
+    }
+
+    /// This worker has so many connections: how many all have.
+    pub(super) fn count_connections(&self, own: usize) -> usize {
+        self.connections[self.own].store(own, Ordering::Relaxed);
+        self.connections.iter().map(|of_one| of_one.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Has the others report to a client of this worker's control socket, beside this worker's own report.
+    pub(super) fn gather(&mut self, client: Key, own: Report) {
+        let others = self.outboxes.iter().enumerate().filter(|(n, _)| *n != self.own);
+        let asked = others.filter(|(_, outbox)| outbox.send(Message::Report(client))).count();
+        self.gathered.push((client, asked, own));
+    }
+
+    /// Sends this worker's report to the first.
+    pub(super) fn report(&self, client: Key, report: Report) {
+        self.outboxes[0].send(Message::Reported(client, Box::new(report)));
+    }
+
+    /// Another worker's report has come.
+    pub(super) fn add_report(&mut self, client: Key, report: Report) {
+        let waiting =
+            self.gathered.iter_mut().find(|(of, missing, _)| *of == client && *missing > 0);
+        if let Some((_, missing, gathered)) = waiting {
+            *missing -= 1;
+            join(gathered, report);
+        }
+    }
+
+    /// A report that is complete, and whose it is.
+    pub(super) fn poll_report(&mut self) -> Option<(Key, Report)> {
+        let at = self.gathered.iter().position(|(_, missing, _)| *missing == 0)?;
+        let (client, _, report) = self.gathered.remove(at);
+        Some((client, report))
+    }
+}
+
+/// Runs the first worker here, and the others in threads of their own, until `stop` is requested or one of them
+/// cannot go on.
+///
+/// # Errors
+///
+/// The kernel refused what a loop cannot do without.
+pub(super) fn run(workers: Vec<Driver<BaseRole>>, stop: &Stop) -> io::Result<()> {
+    let mut workers = workers.into_iter();
+    let Some(mut first) = workers.next() else { return Ok(()) };
+    let stops = workers.as_slice().iter().map(|_| Stop::new()).collect::<io::Result<Vec<_>>>()?;
+    first.role_mut().set_stops(stops.clone());
+    thread::scope(|scope| {
+        let mut threads = Vec::new();
+        for (n, (mut worker, own)) in workers.zip(&stops).enumerate() {
+            let thread = thread::Builder::new().name(format!("worker-{}", n + 1));
+            let started = thread.spawn_scoped(scope, move || {
+                let ended = worker.run(own);
+                if ended.is_err() {
+                    stop.request();
+                }
+                ended
+            });
+            if started.is_err() {
+                stop.request();
+            }
+            threads.push(started);
+        }
+        let mut result = first.run(stop);
+        if result.is_err() {
+            stops.iter().for_each(Stop::request);
+        }
+        for thread in threads {
+            let panicked = |_| io::Error::other("a worker panicked");
+            result = result.and(thread.and_then(|thread| thread.join().map_err(panicked)?));
+        }
+        result
+    })
+}
+
+/// What another worker reports is the process's too.
+fn join(into: &mut Report, from: Report) {
+    into.associations.extend(from.associations);
+    into.associations.sort_by_key(|association| association.id);
+    into.connections.extend(from.connections);
+    into.connections.sort_by_key(|connection| connection.key);
+    let Counters { opened, refused, closed, garbage } = from.counters;
+    into.counters.opened += opened;
+    into.counters.refused += refused;
+    into.counters.closed += closed;
+    into.counters.garbage += garbage;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mobiles(keys: std::ops::Range<u8>) -> Vec<Allowed> {
+        keys.map(|n| PublicKey::from_bytes([n; 32]).into()).collect()
+    }
+
+    /// SCL-5: mobiles are divided evenly, and one that is served stays where it is.
+    #[test]
+    fn mobiles_are_divided_evenly_and_stay() {
+        let homes = Homes::default();
+        let lengths = |parts: Vec<Vec<Allowed>>| parts.iter().map(Vec::len).collect::<Vec<_>>();
+        assert_eq!(lengths(homes.divide(&mobiles(0..100), 2)), [50, 50]);
+        let before: Vec<_> = mobiles(40..100).iter().map(|m| homes.of(&m.key).unwrap()).collect();
+        // 40 leave, and as many others come.
+        assert_eq!(lengths(homes.divide(&mobiles(40..140), 2)), [50, 50]);
+        let after: Vec<_> = mobiles(40..100).iter().map(|m| homes.of(&m.key).unwrap()).collect();
+        assert_eq!(before, after);
+        assert_eq!(homes.of(&mobiles(39..40)[0].key), None);
+    }
+}
