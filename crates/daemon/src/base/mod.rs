@@ -6,6 +6,7 @@ mod handoff;
 mod memory;
 mod openings;
 mod policy;
+mod present;
 mod published_port;
 mod reachable_families;
 mod reload;
@@ -36,7 +37,7 @@ use lasthop_units::{Bytes, Duration, Seed};
 use self::exits::Exits;
 use self::handoff::{Handoffs, Migration};
 use self::memory::BaseMemory;
-use self::published_port::PublishedPort;
+use self::published_port::PublishedPorts;
 use self::role::BaseRole;
 use self::surrogate::Surrogate;
 use self::targets::Targets;
@@ -140,7 +141,7 @@ fn role(hop: Box<dyn BaseHop>, own: HopContext<'_>) -> Result<(BaseRole, WithPee
         workers.is_none() || allowed.iter().any(|allowed| Some(allowed.key) == mobile)
     };
     let publish: Vec<_> = config.publish.iter().filter(|rule| is_own(rule.mobile)).collect();
-    let published_ports = PublishedPort::bind_all(publish)
+    let published_ports = PublishedPorts::bind(publish)
         .map_err(|(addr, source)| RunError::Listen { addr, source })?;
     if let Some(handoff) = &config.handoff {
         Migration::check(&handoff.settings, &config.mobiles)?;

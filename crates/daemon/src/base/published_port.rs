@@ -1,7 +1,9 @@
+use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
+use lasthop_hop::seal::PublicKey;
 use lasthop_kernel::tcp;
 
 use crate::publish::Published;
@@ -15,14 +17,59 @@ pub(super) struct PublishedPort {
     open: bool,
 }
 
-impl PublishedPort {
+/// All of a base's, by whose they are.
+#[derive(Debug, Default)]
+pub(super) struct PublishedPorts {
+    ports: Vec<PublishedPort>,
+    by_mobile: BTreeMap<Option<PublicKey>, Vec<usize>>,
+}
+
+impl PublishedPorts {
     /// One for each rule, none listening.
-    pub(super) fn bind_all<'a>(
+    ///
+    /// # Errors
+    ///
+    /// Which address cannot be had, and why.
+    pub(super) fn bind<'a>(
         rules: impl IntoIterator<Item = &'a Published>,
-    ) -> Result<Vec<Self>, (SocketAddr, io::Error)> {
-        rules.into_iter().map(|rule| Self::new(*rule).map_err(|e| (rule.listen, e))).collect()
+    ) -> Result<Self, (SocketAddr, io::Error)> {
+        let mut all = Self::default();
+        for rule in rules {
+            let port = PublishedPort::new(*rule).map_err(|e| (rule.listen, e))?;
+            all.by_mobile.entry(rule.mobile).or_default().push(all.ports.len());
+            all.ports.push(port);
+        }
+        Ok(all)
     }
 
+    /// Port `n` of [`iter`](Self::iter).
+    pub(super) fn get(&self, n: usize) -> Option<&PublishedPort> {
+        self.ports.get(n)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &PublishedPort> {
+        self.ports.iter()
+    }
+
+    /// Whose there are: `None` for those of whichever mobile came last.
+    pub(super) fn mobiles(&self) -> impl Iterator<Item = Option<PublicKey>> {
+        self.by_mobile.keys().copied()
+    }
+
+    /// Listens on a mobile's ports, or does not.
+    pub(super) fn set_listening(&mut self, mobile: Option<PublicKey>, open: bool) {
+        for n in self.by_mobile.get(&mobile).into_iter().flatten() {
+            self.ports[*n].set_listening(open);
+        }
+    }
+
+    /// Closes all.
+    pub(super) fn clear(&mut self) {
+        *self = Self::default();
+    }
+}
+
+impl PublishedPort {
     fn new(rule: Published) -> io::Result<Self> {
         // Only listening shows whether the port is free.
         let fd = tcp::listen(rule.listen)?;
@@ -30,7 +77,7 @@ impl PublishedPort {
         Ok(Self { rule, fd, open: false })
     }
 
-    pub(super) fn set_listening(&mut self, open: bool) {
+    fn set_listening(&mut self, open: bool) {
         if open == self.open {
             return;
         }

@@ -1,6 +1,6 @@
 //! The base's [`Role`]: opens and offers connections, and follows its mobiles' associations.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -24,7 +24,8 @@ use super::exits::{Done, Exits};
 use super::handoff::Handoffs;
 use super::memory::BaseMemory;
 use super::openings::{Admission, Openings};
-use super::published_port::PublishedPort;
+use super::present::Present;
+use super::published_port::{PublishedPort, PublishedPorts};
 use super::reachable_families::ReachableFamilies;
 use super::reload::{self, ConfigSource};
 use super::surrogate::Surrogate;
@@ -51,9 +52,8 @@ pub(crate) struct BaseRole {
     connections_max: usize,
     openings: Openings<Client<BaseAssociationId>>,
     memory: BaseMemory,
-    published_ports: Vec<PublishedPort>,
-    /// The mobiles that are here, the last to come last.
-    mobiles: Vec<(BaseAssociationId, Option<PublicKey>)>,
+    published_ports: PublishedPorts,
+    present: Present,
     exits: Exits,
     /// Absent where there is no other base.
     handoffs: Option<Handoffs>,
@@ -84,7 +84,7 @@ impl BaseRole {
         config: &BaseConfig,
         memory: BaseMemory,
         key: Option<PublicKey>,
-        published_ports: Vec<PublishedPort>,
+        published_ports: PublishedPorts,
         exits: Exits,
         targets: Targets,
         handoffs: Option<Handoffs>,
@@ -101,7 +101,7 @@ impl BaseRole {
             openings: Openings::new(config.limits.openings().get(), config.connect_timeout / 2),
             memory,
             published_ports,
-            mobiles: Vec::new(),
+            present: Present::default(),
             exits,
             handoffs,
             families: ReachableFamilies::new(),
@@ -259,7 +259,7 @@ impl BaseRole {
 
     /// The key of the mobile at the other end of an association.
     fn key_of(&self, id: BaseAssociationId) -> Option<PublicKey> {
-        self.mobiles.iter().find(|(other, _)| *other == id)?.1
+        self.present.key_of(id)
     }
 
     /// The association with the mobile that `key` names, or with the last that came.
@@ -268,19 +268,18 @@ impl BaseRole {
             (Some(handoffs), Some(mobile)) => !handoffs.is_away(mobile),
             _ => true,
         };
-        let meant = |(_, other): &&(BaseAssociationId, Option<PublicKey>)| {
-            (key.is_none() || *other == key) && is_here(*other)
-        };
-        self.mobiles.iter().rev().find(meant).map(|(id, _)| *id)
+        match key {
+            Some(key) => self.present.with(key).filter(|_| is_here(Some(key))),
+            None => self.present.latest().find(|(_, key)| is_here(*key)).map(|(id, _)| id),
+        }
     }
 
-    /// Listens on the published ports whose mobile is here, and on no others: the kernel refuses
-    /// connections to those.
-    fn update_published_ports(&mut self, core: &CoreOf<Self>) {
-        for n in 0..self.published_ports.len() {
-            let mobile = self.published_ports[n].rule.mobile;
-            let here = !core.stopping && self.association_with(mobile).is_some();
-            self.published_ports[n].set_listening(here);
+    /// Listens on the published ports of a mobile, and on those of whichever mobile came last, if it is here, and
+    /// else not: the kernel refuses connections to those.
+    fn update_published_ports(&mut self, core: &CoreOf<Self>, mobile: Option<PublicKey>) {
+        for of in BTreeSet::from([mobile, None]) {
+            let here = !core.stopping && self.association_with(of).is_some();
+            self.published_ports.set_listening(of, here);
         }
     }
 
@@ -466,17 +465,18 @@ impl Role for BaseRole {
         match event {
             HopEvent::Up(id @ BaseAssociationId::Mobile(_)) => {
                 tracing::info!(association = ?id, "association up");
-                self.mobiles.push((*id, core.hop.key_of(*id)));
-                self.update_published_ports(core);
+                let key = core.hop.key_of(*id);
+                self.present.insert(*id, key);
+                self.update_published_ports(core, key);
             }
             HopEvent::Moved(id @ BaseAssociationId::Mobile(_), to) => {
                 tracing::info!(association = ?id, %to, "association moved");
             }
             HopEvent::Lost(id @ BaseAssociationId::Mobile(_), reason) => {
                 tracing::info!(association = ?id, reason, "association lost");
-                self.mobiles.retain(|(other, _)| other != id);
+                let key = self.present.remove(*id);
                 self.families.remove(*id);
-                self.update_published_ports(core);
+                self.update_published_ports(core, key);
             }
             _ => {}
         }
@@ -519,7 +519,8 @@ impl Role for BaseRole {
         }
         let some = self.handoffs.as_mut().is_some_and(|handoffs| handoffs.advance(core));
         if some {
-            self.update_published_ports(core);
+            let mobiles: Vec<_> = self.published_ports.mobiles().collect();
+            mobiles.into_iter().for_each(|mobile| self.update_published_ports(core, mobile));
         }
         some | self.families.advance(core)
     }

@@ -1,6 +1,7 @@
 //! Where a base may connect to: the operator's rules, and the host's own addresses by the kernel's routes.
 
-use std::net::{IpAddr, SocketAddr};
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Mutex, PoisonError};
 
 use lasthop_kernel::netlink::Rtnetlink;
@@ -16,7 +17,7 @@ use crate::error::RunError;
 pub(super) struct Targets {
     policy: TargetPolicy,
     /// Where this base serves fixed hosts: mobiles are served there too (MHP-7).
-    published_ports: Vec<SocketAddr>,
+    published_ports: BTreeSet<(u16, IpAddr)>,
     kernel: Mutex<Rtnetlink>,
 }
 
@@ -28,7 +29,7 @@ impl Targets {
         let kernel = Rtnetlink::open().map_err(|e| RunError::Misfit(e.to_string()))?;
         Ok(Self {
             policy: config.targets.clone(),
-            published_ports: config.publish.iter().map(|rule| rule.listen).collect(),
+            published_ports: config.publish.iter().map(|rule| door(rule.listen)).collect(),
             kernel: Mutex::new(kernel),
         })
     }
@@ -45,14 +46,16 @@ impl Targets {
     }
 
     fn is_door(&self, to: SocketAddr) -> bool {
-        let leads = |door: &SocketAddr| {
-            let ip = door.ip().to_canonical();
-            // `[::]` takes IPv4 too.
-            let any = ip.is_unspecified() && (ip.is_ipv6() || to.is_ipv4());
-            door.port() == to.port() && (any || ip == to.ip())
-        };
-        self.published_ports.iter().any(leads)
+        let leads = |ip: IpAddr| self.published_ports.contains(&(to.port(), ip));
+        // `[::]` takes IPv4 too.
+        leads(to.ip())
+            || leads(Ipv6Addr::UNSPECIFIED.into())
+            || to.is_ipv4() && leads(Ipv4Addr::UNSPECIFIED.into())
     }
+}
+
+fn door(listen: SocketAddr) -> (u16, IpAddr) {
+    (listen.port(), listen.ip().to_canonical())
 }
 
 impl Gate for Targets {
