@@ -59,6 +59,8 @@ enum Figure {
     Clean,
     /// CPU per GB on a clean path of 1 Gbit/s, beside SRP's
     Cost,
+    /// Where a datagram's nanoseconds go, and what each part of its way costs by itself
+    Budget,
     /// 500 connections at once
     Many,
     /// How long connections stand still when the mobile moves to another base
@@ -116,6 +118,7 @@ fn run(cli: &Cli) -> Result<usize> {
         Figure::Fair => &[figure::fair::run],
         Figure::Clean => &[figure::clean::run],
         Figure::Cost => &[figure::cost::run],
+        Figure::Budget => &[figure::budget::run],
         Figure::Many => &[figure::many::run],
         Figure::Wakeups => &[figure::wakeups::run],
         Figure::Stalls => &[figure::stalls::run],
@@ -138,6 +141,7 @@ fn run(cli: &Cli) -> Result<usize> {
             figure::attack::run,
             figure::clean::run,
             figure::cost::run,
+            figure::budget::run,
             figure::wakeups::run,
             figure::stalls::run,
             figure::forward::run,

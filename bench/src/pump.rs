@@ -36,7 +36,7 @@ fn pattern() -> Vec<u8> {
 }
 
 /// A server that sends without end to whoever connects, until the process ends.
-fn start_source(host: &Netns, address: SocketAddr) -> Result<()> {
+pub(crate) fn start_source(host: &Netns, address: SocketAddr) -> Result<()> {
     let listener = host
         .enter(|| TcpListener::bind(address))?
         .with_context(|| format!("listening on {address}"))?;
