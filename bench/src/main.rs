@@ -79,6 +79,8 @@ enum Figure {
     Agents,
     /// What floods of a base cost those who use it, and those who come meanwhile
     Attack,
+    /// What idle associations and connections cost a base, and what they cost those beside them
+    Scale,
     /// Hours of moves, silences, floods and restarts: is every byte right, and does anything grow?
     Soak(soak::Options),
     /// All of these but `twin` and `soak`
@@ -128,6 +130,7 @@ fn run(cli: &Cli) -> Result<usize> {
         Figure::Priority => &[figure::priority::run],
         Figure::Agents => &[figure::agents::run],
         Figure::Attack => &[figure::attack::run],
+        Figure::Scale => &[figure::scale::run],
         Figure::All => &[
             figure::loss::run,
             figure::silence::run,
@@ -139,6 +142,7 @@ fn run(cli: &Cli) -> Result<usize> {
             figure::priority::run,
             figure::agents::run,
             figure::attack::run,
+            figure::scale::run,
             figure::clean::run,
             figure::cost::run,
             figure::budget::run,

@@ -19,7 +19,7 @@ use lasthop_lab::transfer::{Direction, Transfer};
 use lasthop_units::{Bytes, Duration, Rate, Seed, one_line};
 
 use super::Setting;
-use crate::peer::site::Site;
+use crate::peer::site::{Capacity, Site};
 use crate::peer::{Peer, Running};
 use crate::report::{Report, Row};
 use crate::stage::Stage;
@@ -45,7 +45,7 @@ const TICK: Duration = Duration::from_millis(10);
 /// The first request of a new mobile.
 const REQUEST: u64 = 1000;
 /// The honest mobile, the new one, and the insider.
-const MOBILES: usize = 3;
+const ROOM: Capacity = Capacity { mobiles: 3, connections: 16 * 1024, workers: 1 };
 
 /// What is sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -154,7 +154,7 @@ fn measure(setting: &Setting, peer: &Peer, cell: Cell) -> Result<Seen> {
     let stage = Stage::build(&topology)?;
     let hosts = stage.hosts()?;
     let attacker = Attacker::beside(&hosts)?;
-    let mut site = Site::open(peer, &hosts, MOBILES, topology.seed.child("keys"))?;
+    let mut site = Site::open(peer, &hosts, ROOM, topology.seed.child("keys"))?;
     let honest = site.join(0)?;
     if until_up(&honest, Instant::now()).is_none() {
         bail!("the honest mobile was not up before the attack");
@@ -203,7 +203,7 @@ impl Mark {
 
 /// How long after `started` a first small request by this mobile has succeeded, its start included; `None` if it
 /// takes too long.
-fn until_up(mobile: &Running, started: Instant) -> Option<Duration> {
+pub(super) fn until_up(mobile: &Running, started: Instant) -> Option<Duration> {
     let stop = Stop::default();
     let late = stop.clone();
     // Ends by itself: nobody waits for it.

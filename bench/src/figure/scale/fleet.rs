@@ -1,0 +1,260 @@
+//! Many idle mobiles in one thread: the machines of a mobile, each with a socket and an address of its own, and
+//! connections that carry nothing.
+
+use std::io::ErrorKind;
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::{self, JoinHandle};
+
+use anyhow::{Context, Result, anyhow, bail};
+use lasthop_hop::seal::{Keypair, PublicKey};
+use lasthop_hop::{AssociationEvent, HopConfig, Mobile, Unreachable};
+use lasthop_kernel::clock::{Clock, wall_nanos};
+use lasthop_kernel::cpu;
+use lasthop_kernel::reactor::{Interest, Reactor};
+use lasthop_session::{Event, Opening, Session};
+use lasthop_units::{Deadlines, Duration, Seed, Time};
+
+use crate::peer::Hosts;
+
+const CABLE: &str = "fleet0";
+/// Addresses of the cable's two ends; those of the mobiles are behind it.
+const AT_BASE: Ipv4Addr = Ipv4Addr::new(10, 0, 10, 1);
+const AT_FLEET: Ipv4Addr = Ipv4Addr::new(10, 0, 10, 2);
+const MOBILES: Ipv4Addr = Ipv4Addr::new(10, 65, 0, 0);
+const PREFIX: u8 = 16;
+/// How often the thread looks whether there is another wish.
+const TICK: Duration = Duration::from_millis(50);
+/// The longest datagram that comes.
+const LONGEST: usize = 2048;
+
+/// Mobiles at work, until this is dropped.
+pub(super) struct Fleet {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<Result<()>>>,
+}
+
+#[derive(Default)]
+struct Shared {
+    stop: AtomicBool,
+    /// Associations that stand.
+    up: AtomicUsize,
+    /// Connections that stand.
+    open: AtomicUsize,
+    /// Connections that every mobile is to have.
+    wanted: AtomicUsize,
+}
+
+impl Fleet {
+    /// Makes mobiles with these keys at a host beside the base, and starts them; connections go to the `targets`, each
+    /// mobile's first to the first and so on.
+    pub(super) fn start(
+        hosts: &Hosts,
+        base: PublicKey,
+        keys: &[Keypair],
+        targets: Vec<SocketAddr>,
+        seed: Seed,
+    ) -> Result<Self> {
+        let host = lasthop_kernel::netns::Netns::anonymous()?;
+        hosts.base.veth(CABLE, &host, CABLE)?;
+        hosts.base.interface_up(CABLE, &[(AT_BASE.into(), 24)])?;
+        host.interface_up(CABLE, &[(AT_FLEET.into(), 24)])?;
+        host.route(None, AT_BASE.into())?;
+        hosts.base.route(Some((MOBILES.into(), PREFIX)), AT_FLEET.into())?;
+        host.ip(&format!("route add local {MOBILES}/{PREFIX} dev lo\n"))?;
+
+        let clock = Clock::start();
+        let mut members = Members::new(clock, targets)?;
+        for (n, keys) in keys.iter().enumerate() {
+            members.add(n, keys, base, seed.child(&format!("mobile {n}")));
+        }
+        let shared = Arc::new(Shared::default());
+        let (told, to) = (Arc::clone(&shared), SocketAddr::from(hosts.hop));
+        let run = move || host.enter(|| members.open_sockets(to).and_then(|()| members.run(&told)))?;
+        let thread = thread::Builder::new().name("fleet".into()).spawn(run);
+        Ok(Fleet { shared, thread: Some(thread.context("starting a thread")?) })
+    }
+
+    /// Every mobile is to have so many connections from here on.
+    pub(super) fn connect(&self, each: usize) {
+        self.shared.wanted.store(each, Ordering::Relaxed);
+    }
+
+    /// Associations that stand, and connections.
+    pub(super) fn standing(&mut self) -> Result<(usize, usize)> {
+        if self.thread.as_ref().is_some_and(JoinHandle::is_finished)
+            && let Some(thread) = self.thread.take()
+        {
+            thread.join().map_err(|_| anyhow!("the fleet panicked"))??;
+            bail!("the fleet has ended");
+        }
+        let of = |count: &AtomicUsize| count.load(Ordering::Relaxed);
+        Ok((of(&self.shared.up), of(&self.shared.open)))
+    }
+}
+
+impl Drop for Fleet {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::Relaxed);
+        // Why it ended concerns nobody any more.
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+/// One mobile.
+struct Member {
+    mobile: Mobile<()>,
+    session: Session,
+    socket: Option<UdpSocket>,
+    /// What of it is counted.
+    up: bool,
+    open: usize,
+}
+
+impl Member {
+    /// Sends what it has to send. A datagram that the kernel does not take is lost.
+    fn flush(&mut self, now: Time, buffer: &mut [u8]) {
+        let Some(socket) = &self.socket else { return };
+        while let Some(transmit) = self.mobile.poll_transmit(now, buffer) {
+            let _ = socket.send(&buffer[..transmit.len]);
+        }
+    }
+
+    /// Takes in what has come.
+    fn receive(&mut self, now: Time, buffer: &mut [u8]) {
+        let Some(socket) = &self.socket else { return };
+        loop {
+            match socket.recv(buffer) {
+                Ok(len) => self.mobile.handle_datagram(now, (), &mut buffer[..len]),
+                Err(e) if e.kind() == ErrorKind::ConnectionRefused => {
+                    self.mobile.handle_unreachable(now, Unreachable::Port);
+                }
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// Follows what has happened, and opens the connections that are missing.
+    fn advance(&mut self, now: Time, wanted: usize, targets: &[SocketAddr]) -> Result<()> {
+        while let Some(event) = self.mobile.poll_association_event() {
+            if let AssociationEvent::Lost(_) = event {
+                self.session = idle_session();
+            }
+        }
+        if self.mobile.is_up() {
+            for target in targets.iter().take(wanted).skip(self.session.connections()) {
+                let target = (*target).into();
+                self.session.connect(now, &mut self.mobile, &target, Opening::Faithful)?;
+            }
+        }
+        while let Some(event) = self.session.poll_event(now, &mut self.mobile) {
+            if let Event::Failed { refusal, .. } = event {
+                bail!("a connection is refused: {refusal}");
+            }
+        }
+        Ok(())
+    }
+
+    fn next_timeout(&self) -> Option<Time> {
+        [self.mobile.next_timeout(), self.session.next_timeout()].into_iter().flatten().min()
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        self.mobile.handle_timeout(now);
+        self.session.handle_timeout(now, &mut self.mobile);
+    }
+}
+
+fn idle_session() -> Session {
+    Session::mobile(lasthop_session::Config::mobile())
+}
+
+/// All mobiles, and when each wants to be called.
+struct Members {
+    members: Vec<Member>,
+    deadlines: Deadlines<usize>,
+    reactor: Reactor<usize>,
+    clock: Clock,
+    targets: Vec<SocketAddr>,
+    up: usize,
+    open: usize,
+}
+
+impl Members {
+    fn new(clock: Clock, targets: Vec<SocketAddr>) -> Result<Self> {
+        let reactor = Reactor::new().context("making an epoll set")?;
+        let (members, deadlines) = (Vec::new(), Deadlines::new());
+        Ok(Self { members, deadlines, reactor, clock, targets, up: 0, open: 0 })
+    }
+
+    fn add(&mut self, n: usize, keys: &Keypair, base: PublicKey, seed: Seed) {
+        let now = self.clock.now();
+        let at_zero = wall_nanos().saturating_sub(now.as_nanos());
+        let mobile = Mobile::new(HopConfig::default(), keys.clone(), base, (), seed, now)
+            .with_fast_aes(now, cpu::fast_aes())
+            .with_wall_clock(now, at_zero);
+        self.deadlines.set(n, Some(now));
+        let session = idle_session();
+        self.members.push(Member { mobile, session, socket: None, up: false, open: 0 });
+    }
+
+    /// To be called in the host where the mobiles are.
+    fn open_sockets(&mut self, base: SocketAddr) -> Result<()> {
+        for (n, member) in self.members.iter_mut().enumerate() {
+            let own = Ipv4Addr::from_bits(MOBILES.to_bits() + 1 + n as u32);
+            let socket = UdpSocket::bind((own, 0))
+                .and_then(|socket| {
+                    socket.connect(base)?;
+                    socket.set_nonblocking(true)?;
+                    self.reactor.add(&socket, Interest::ReadInShares, n)?;
+                    Ok(socket)
+                })
+                .with_context(|| format!("a socket at {own}"))?;
+            member.socket = Some(socket);
+        }
+        Ok(())
+    }
+
+    fn run(&mut self, shared: &Shared) -> Result<()> {
+        let (mut ready, mut buffer) = (Vec::new(), vec![0; LONGEST]);
+        let mut wanted = 0;
+        while !shared.stop.load(Ordering::Relaxed) {
+            let until = self.deadlines.next().unwrap_or(Time::NEVER);
+            let wait = until.since(self.clock.now()).min(TICK);
+            self.reactor.wait(Some(wait), &mut ready)?;
+            let now = self.clock.now();
+            for (n, _) in ready.drain(..) {
+                self.members[n].receive(now, &mut buffer);
+                self.deadlines.set(n, Some(now));
+            }
+            let wish = shared.wanted.load(Ordering::Relaxed);
+            if std::mem::replace(&mut wanted, wish) != wish {
+                (0..self.members.len()).for_each(|n| self.deadlines.set(n, Some(now)));
+            }
+            while let Some(n) = self.deadlines.pop_due(now) {
+                self.turn(n, now, wanted, &mut buffer)?;
+            }
+            shared.up.store(self.up, Ordering::Relaxed);
+            shared.open.store(self.open, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// One mobile's turn.
+    fn turn(&mut self, n: usize, now: Time, wanted: usize, buffer: &mut [u8]) -> Result<()> {
+        let member = &mut self.members[n];
+        member.handle_timeout(now);
+        member.advance(now, wanted, &self.targets)?;
+        member.flush(now, buffer);
+        let up = member.mobile.is_up();
+        let open = member.session.connections() - member.session.half_open();
+        self.up = self.up - usize::from(member.up) + usize::from(up);
+        self.open = self.open - member.open + open;
+        (member.up, member.open) = (up, open);
+        // What it asks for at once it gets in the next round, behind the others.
+        let next = member.next_timeout().map(|at| at.max(now + Duration::from_micros(1)));
+        self.deadlines.set(n, next);
+        Ok(())
+    }
+}
