@@ -36,7 +36,8 @@ pub struct HopConfig {
     pub streams_max: usize,
     /// Silence after which the association and its streams are given up.
     pub silence_limit: Duration,
-    /// Longest that an idle association says nothing: keeps address translators from forgetting it.
+    /// Longest that an idle mobile says nothing: keeps address translators from forgetting the association. A base says
+    /// nothing by itself while its mobile does.
     pub keepalive: Duration,
     /// What decides how much is on its way.
     pub discipline: Discipline,

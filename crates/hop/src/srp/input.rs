@@ -37,6 +37,7 @@ impl Srp {
         self.received.on_datagram(now, number);
         let outcome = self.handle_frames(now, payload);
         if outcome? {
+            self.probes.on_elicited(now);
             match self.window() {
                 None => {
                     let srtt = self.recovery.round_trip().srtt().unwrap_or_default();

@@ -59,7 +59,7 @@ impl Srp {
                 return self.poll_copy(now, contents, out);
             }
         }
-        if self.probes.wants_ping(now, self.config.keepalive) {
+        if self.probes.wants_ping(now, self.streams.role(), self.config.keepalive) {
             return self.poll_ping(now, out);
         }
         None

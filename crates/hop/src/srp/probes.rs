@@ -6,6 +6,7 @@ use lasthop_units::Time;
 
 use super::recovery::RoundTrip;
 use crate::config::Window;
+use crate::transport::Role;
 
 /// Probes into a silence are this far apart, never closer.
 const PROBE_INTERVAL_MIN: Duration = Duration::from_millis(10);
@@ -39,6 +40,8 @@ pub(super) struct Probes {
     last_progress: Time,
     /// When a datagram last left that elicits an acknowledgement.
     last_eliciting: Time,
+    /// When one last came.
+    last_elicited: Time,
     ping_due: bool,
 }
 
@@ -53,6 +56,7 @@ impl Probes {
             due: 0,
             last_progress: Time::ZERO,
             last_eliciting: now,
+            last_elicited: now,
             ping_due: false,
         }
     }
@@ -179,19 +183,28 @@ impl Probes {
         self.ping_due = false;
     }
 
-    /// A ping was requested, or nothing was sent for so long that elicits an acknowledgement.
-    pub(super) fn wants_ping(&self, now: Time, keepalive: Duration) -> bool {
-        self.ping_due || now.since(self.last_eliciting) >= keepalive
+    /// A ping was requested, or one [is due](Self::keep_alive_at) by itself.
+    pub(super) fn wants_ping(&self, now: Time, role: Role, keepalive: Duration) -> bool {
+        self.ping_due || self.keep_alive_at(role, keepalive) <= now
+    }
+
+    /// When a ping is due: a mobile sends something that elicits an acknowledgement every `keepalive`. That shows
+    /// its base all that a ping of its own would, so that a base sends one only where a mobile does not.
+    pub(super) fn keep_alive_at(&self, role: Role, keepalive: Duration) -> Time {
+        match role {
+            Role::Mobile => self.last_eliciting + keepalive,
+            Role::Base => self.last_eliciting.max(self.last_elicited) + keepalive + keepalive / 4,
+        }
+    }
+
+    /// A datagram came that elicits an acknowledgement.
+    pub(super) fn on_elicited(&mut self, now: Time) {
+        self.last_elicited = now;
     }
 
     /// A datagram leaves that elicits an acknowledgement.
     pub(super) fn on_eliciting(&mut self, now: Time) {
         self.last_eliciting = now;
-    }
-
-    /// When a datagram last left that elicits an acknowledgement.
-    pub(super) fn last_eliciting(&self) -> Time {
-        self.last_eliciting
     }
 }
 

@@ -19,7 +19,7 @@ pub(super) enum Timer {
     /// Nothing was acknowledged: a probe is due ("probe timeout", RFC 9002 section 6.2), and more while
     /// the silence lasts (SRP-9). With a fixed window, the paper's retransmission timer.
     Probe,
-    /// Nothing was sent for long that is to be acknowledged: a ping is due.
+    /// Nothing was sent for long that is to be acknowledged, nor at a base received: a ping is due.
     KeepAlive,
 }
 
@@ -43,7 +43,9 @@ impl Srp {
             Timer::AckDelay => self.received.due(),
             Timer::LossDetection => self.recovery.loss_timer(),
             Timer::Probe => self.probe_deadline(),
-            Timer::KeepAlive => Some(self.probes.last_eliciting() + self.config.keepalive),
+            Timer::KeepAlive => {
+                Some(self.probes.keep_alive_at(self.streams.role(), self.config.keepalive))
+            }
         }
     }
 

@@ -295,3 +295,19 @@ fn a_small_answer_comes_soon_in_spite_of_loss() {
         }
     }
 }
+
+/// One ping and its acknowledgement show both ends of an idle association that the other is there; a base that hears
+/// none asks itself.
+#[test]
+fn an_idle_association_is_kept_alive_by_its_mobile() {
+    let mut w = Pairs::new(1);
+    let minutes = |n: u64| Time::from_secs(60 * n);
+    while w.step(minutes(10)) {}
+    let offered = [0, 1].map(|side| w.pipes[side].offered);
+    assert!(offered.iter().all(|n| (39..=41).contains(n)), "{offered:?}");
+
+    // Nothing comes of the mobile any more.
+    w.pipes[0].loses = Some(Box::new(|_, _| true));
+    while w.step(minutes(11)) {}
+    assert!(w.ends[0][1].silent_for(w.now).is_some());
+}
