@@ -111,7 +111,10 @@ impl Relay {
                     self.to_hop += n as u64;
                     left -= n;
                 }
-                Moved::Blocked => return false,
+                Moved::Blocked => {
+                    session.commit(hop, self.id, 0);
+                    return false;
+                }
                 Moved::End => {
                     self.read_done = true;
                     session.finish(hop, self.id);

@@ -94,7 +94,8 @@ pub trait Streams {
     /// The stream is unknown, finished from this side, or was reset by the peer.
     fn send_space(&mut self, id: StreamId) -> Result<&mut [u8], StreamError>;
 
-    /// The first `n` bytes of the room returned by [`send_space`](Self::send_space) are to be sent.
+    /// The first `n` bytes of the room returned by [`send_space`](Self::send_space) are to be sent. With none the
+    /// room need not be kept: nothing is there that it could be filled with.
     fn commit(&mut self, id: StreamId, n: usize);
 
     /// Ends our direction after the bytes written so far (half-close). Idempotent.

@@ -433,13 +433,13 @@ impl Session {
         Ok(&mut space[..n])
     }
 
-    /// The first `n` bytes of [`send_space`](Self::send_space) are to be sent.
+    /// The first `n` bytes of [`send_space`](Self::send_space) are to be sent. With none the room need not be
+    /// kept.
     pub fn commit(&mut self, hop: &mut impl Streams, id: ConnId, n: usize) {
-        let Some(conn) = self.table.get_mut(id).filter(|conn| n > 0 && conn.writable()) else {
-            return;
-        };
+        let Some(conn) = self.table.get_mut(id).filter(|conn| conn.writable()) else { return };
         let Some(stream) = conn.stream else { return };
         if conn.awaits
+            && n > 0
             && let Ok(space) = hop.send_space(stream)
         {
             conn.on_written(&space[..n.min(space.len())]);

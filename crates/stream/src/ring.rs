@@ -6,6 +6,9 @@ use core::ops::Range;
 
 /// The least room that is made.
 const SMALLEST: usize = 16 * 1024;
+/// An empty ring keeps its room for what comes next if it is more than the least, which costs nothing to make again,
+/// and no more than this.
+const KEPT: usize = 1024 * 1024;
 /// The least that is left where memory is scarce.
 const TIGHTEST: usize = 1024;
 
@@ -124,6 +127,11 @@ impl Ring {
     pub fn advance(&mut self, offset: u64) {
         debug_assert!(offset >= self.start);
         self.start = offset;
+    }
+
+    /// Whether an empty ring's memory is to be given back.
+    pub fn is_idle_waste(&self) -> bool {
+        !(SMALLEST + 1..=KEPT).contains(&self.bytes.len())
     }
 
     /// Gives the memory back; only for an empty ring.

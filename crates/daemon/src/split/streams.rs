@@ -423,7 +423,7 @@ impl Streams for SplitTcp {
     }
 
     fn commit(&mut self, id: StreamId, n: usize) {
-        if let Some(stream) = self.streams.get_mut(&id.0) {
+        if let Some(stream) = self.streams.get_mut(&id.0).filter(|_| n > 0) {
             stream.out.commit(n);
             self.totals.sent += n as u64;
             self.mark_dirty(id.0);

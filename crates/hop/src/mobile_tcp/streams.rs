@@ -93,7 +93,7 @@ impl Streams for MobileTcp {
     }
 
     fn commit(&mut self, id: StreamId, n: usize) {
-        let Some(cid) = self.cid_of(id) else { return };
+        let Some(cid) = self.cid_of(id).filter(|_| n > 0) else { return };
         let Some(entry) = self.entries.get_mut(&cid) else { return };
         entry.connection.commit(n);
         if entry.stage != ConnectionStage::Established {

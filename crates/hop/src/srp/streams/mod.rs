@@ -228,7 +228,11 @@ impl StreamSet {
     }
 
     pub(super) fn commit(&mut self, id: u64, n: usize) {
-        if let Some(stream) = self.streams.get_mut(id) {
+        let Some(stream) = self.streams.get_mut(id) else { return };
+        if n == 0 {
+            stream.send.give_back();
+            self.buffers.recount(stream);
+        } else {
             stream.send.commit(n);
             self.buffered += n as u64;
             self.turns.schedule(id, &mut stream.turn_state, &stream.send);

@@ -11,9 +11,6 @@ use crate::streams::RecvState;
 /// ordinary datagrams, every other one lost, makes a tenth of it.
 const FRAGMENTS_MAX: usize = 256 * 1024;
 
-/// An empty buffer larger than this is given back.
-const KEEP_MAX: usize = 1024 * 1024;
-
 /// What a window is multiplied by when it proves too small.
 pub(super) const GROWTH: u64 = 4;
 
@@ -153,7 +150,7 @@ impl RecvHalf {
         let n = (n as u64).min(self.ready - self.ring.start());
         self.ring.advance(self.ring.start() + n);
         let drained = self.ring.start() == self.ready && self.ahead.is_empty();
-        if drained && (self.size == Some(self.ready) || self.ring.capacity() > KEEP_MAX) {
+        if drained && (self.size == Some(self.ready) || self.ring.is_idle_waste()) {
             self.ring.release();
         }
         if self.size == Some(self.ring.start()) {

@@ -8,8 +8,6 @@ use lasthop_stream::{RangeSet, Ring};
 
 use crate::srp::content::Piece;
 
-/// An empty buffer larger than this is given back.
-const KEEP_MAX: usize = 1024 * 1024;
 /// Every stream may buffer so much, however scarce memory is.
 const ROOM_MIN: u64 = 4096;
 /// A buffer of which less than one of so many parts is used is given back where memory is scarce.
@@ -276,7 +274,12 @@ impl SendHalf {
         if let Some(contiguous) = self.acked.take_prefix(self.ring.start()) {
             self.ring.advance(contiguous);
         }
-        if self.buffered() == 0 && (self.fin != Fin::Open || self.ring.capacity() > KEEP_MAX) {
+        self.give_back();
+    }
+
+    /// Gives back an empty buffer that is not worth keeping.
+    pub(super) fn give_back(&mut self) {
+        if self.buffered() == 0 && (self.fin != Fin::Open || self.ring.is_idle_waste()) {
             self.ring.release();
         }
     }

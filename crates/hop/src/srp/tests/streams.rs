@@ -181,3 +181,23 @@ fn frames_of_garbage_never_panic_and_never_hold_memory() {
         }
     }
 }
+
+/// A connection on which nothing moves holds no buffers, though somebody has looked whether there is something to send,
+/// and bytes have passed both ways.
+#[test]
+fn an_idle_stream_holds_no_buffers() {
+    let mut w = Pairs::new(1);
+    let id = w.ends[0][0].open().unwrap();
+    w.ends[0][0].write(id, b"question").unwrap();
+    run_for_3_s(&mut w);
+    let base = &mut w.ends[0][1];
+    assert_eq!(read_all(base, id), b"question");
+    base.write(id, b"answer").unwrap();
+    run_for_3_s(&mut w);
+    assert_eq!(read_all(&mut w.ends[0][0], id), b"answer");
+    for end in &mut w.ends[0] {
+        assert!(!end.send_space(id).unwrap().is_empty());
+        end.commit(id, 0);
+        assert_eq!(end.stats().memory, Bytes::ZERO);
+    }
+}
