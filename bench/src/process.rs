@@ -1,5 +1,6 @@
 //! What is known about this process and its children.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -39,13 +40,19 @@ pub(crate) fn children_cpu() -> Result<Duration> {
 /// CPU time of a running process's threads so far (proc_pid_schedstat(5)), which counts nanoseconds where
 /// others count ticks.
 pub(crate) fn cpu_of(pid: u32) -> Result<Duration> {
+    Ok(cpu_of_threads(pid)?.into_values().sum())
+}
+
+/// The same of each thread.
+pub(crate) fn cpu_of_threads(pid: u32) -> Result<BTreeMap<u32, Duration>> {
     let of = |task: u32| {
         let file = format!("/proc/{task}/schedstat");
         let text = std::fs::read_to_string(&file).with_context(|| format!("reading {file}"))?;
         let first = text.split_whitespace().next().and_then(|nanos| nanos.parse().ok());
-        first.map(Duration::from_nanos).with_context(|| format!("{file} has no CPU time"))
+        let cpu = first.map(Duration::from_nanos);
+        Ok((task, cpu.with_context(|| format!("{file} has no CPU time"))?))
     };
-    tasks(pid)?.into_iter().map(of).sum()
+    tasks(pid)?.into_iter().map(of).collect()
 }
 
 /// The threads of a process.

@@ -1,6 +1,7 @@
 //! What a base costs that many mobiles are at and that carries many connections: nothing of its work may grow with
 //! those that are idle.
 
+mod busy;
 mod fleet;
 mod keeper;
 
@@ -69,12 +70,14 @@ pub(crate) fn run(setting: &Setting, report: &mut Report) {
                 let cell = Cell { associations, each };
                 setting.attempt(report, FIGURE, &peer, cell, || {
                     let seen = measure(setting, &peer, cell)?;
-                    let (one, bare) = (*of_one.get_or_insert(seen.cost), *bare.get_or_insert(seen.rss));
+                    let (one, bare) =
+                        (*of_one.get_or_insert(seen.cost), *bare.get_or_insert(seen.rss));
                     Ok(seen.row(&peer, cell, one, bare))
                 });
             }
         }
     }
+    busy::run(setting, report);
 }
 
 /// What was seen.
@@ -136,7 +139,8 @@ fn measure(setting: &Setting, peer: &Peer, cell: Cell) -> Result<Seen> {
 
     let began = Instant::now();
     let targets = keeper.addresses.clone();
-    let mut fleet = Fleet::start(&hosts, base, &mobiles[1..], targets, setting.seed.child("fleet"))?;
+    let mut fleet =
+        Fleet::start(&hosts, base, &mobiles[1..], targets, setting.seed.child("fleet"))?;
     wait(&mut fleet, &mut site, cell.associations, 0)?;
     let up = began.elapsed();
     fleet.connect(cell.each);

@@ -1,5 +1,6 @@
 //! A base at work that mobiles join one by one.
 
+use std::collections::BTreeMap;
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
@@ -16,7 +17,7 @@ use lasthop_units::{Bytes, Duration, Seed};
 use tempfile::TempDir;
 
 use super::{Hop, Hosts, Peer, Running, Work, tunnel};
-use crate::process::{self, cpu_of};
+use crate::process::{self, cpu_of, cpu_of_threads};
 
 /// Files of the base: its secret key, and its configuration.
 const KEY: &str = "base";
@@ -31,7 +32,7 @@ pub(crate) struct Capacity {
     pub(crate) mobiles: usize,
     /// Connections of all of them at once.
     pub(crate) connections: usize,
-    /// Threads that share the work; more than one are asked for in the configuration.
+    /// Threads that share the work.
     pub(crate) workers: usize,
 }
 
@@ -57,9 +58,7 @@ impl Site {
     pub(crate) fn open(peer: &Peer, hosts: &Hosts, room: Capacity, seed: Seed) -> Result<Self> {
         let parts = match peer {
             Peer::Srp => Parts::Lasthop(Lasthop::new(Hop::new("srp"), room, seed)?),
-            Peer::SplitTcp(name) => {
-                Parts::Lasthop(Lasthop::new(Hop::split_tcp(name), room, seed)?)
-            }
+            Peer::SplitTcp(name) => Parts::Lasthop(Lasthop::new(Hop::split_tcp(name), room, seed)?),
             Peer::Quic => Parts::Tunnel(tunnel::Parts::new(hosts, 0, None)?),
             other => bail!("{other} has no mobiles that come one by one"),
         };
@@ -97,6 +96,11 @@ impl Site {
     /// CPU time of the base so far.
     pub(crate) fn cpu(&self) -> Result<Duration> {
         cpu_of(self.base.id())
+    }
+
+    /// The same of each of its threads.
+    pub(crate) fn cpu_of_threads(&self) -> Result<BTreeMap<u32, Duration>> {
+        cpu_of_threads(self.base.id())
     }
 
     /// Resident memory of the base.
@@ -148,9 +152,8 @@ impl Lasthop {
             self.mobiles.iter().map(|mobile| format!("\"{}\"", mobile.public())).collect();
         let Capacity { mobiles, connections, workers } = room;
         let associations = mobiles.max(ASSOCIATIONS);
-        let workers = if workers > 1 { format!("workers = {workers}\n") } else { String::new() };
         let limits = format!("associations = {associations}\nconnections_total = {connections}\n");
-        format!("{workers}allow = [{}]\n[limits]\n{limits}", allow.join(", "))
+        format!("workers = {workers}\nallow = [{}]\n[limits]\n{limits}", allow.join(", "))
     }
 
     fn base(&self, hosts: &Hosts) -> Command {

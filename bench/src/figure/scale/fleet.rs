@@ -4,7 +4,7 @@
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -14,7 +14,7 @@ use lasthop_kernel::clock::{Clock, wall_nanos};
 use lasthop_kernel::cpu;
 use lasthop_kernel::reactor::{Interest, Reactor};
 use lasthop_session::{Event, Opening, Session};
-use lasthop_units::{Deadlines, Duration, Seed, Time};
+use lasthop_units::{Bytes, Deadlines, Duration, Seed, Time};
 
 use crate::peer::Hosts;
 
@@ -44,6 +44,8 @@ struct Shared {
     open: AtomicUsize,
     /// Connections that every mobile is to have.
     wanted: AtomicUsize,
+    /// Bytes that have come on connections.
+    bytes: AtomicU64,
 }
 
 impl Fleet {
@@ -71,7 +73,8 @@ impl Fleet {
         }
         let shared = Arc::new(Shared::default());
         let (told, to) = (Arc::clone(&shared), SocketAddr::from(hosts.hop));
-        let run = move || host.enter(|| members.open_sockets(to).and_then(|()| members.run(&told)))?;
+        let run =
+            move || host.enter(|| members.open_sockets(to).and_then(|()| members.run(&told)))?;
         let thread = thread::Builder::new().name("fleet".into()).spawn(run);
         Ok(Fleet { shared, thread: Some(thread.context("starting a thread")?) })
     }
@@ -79,6 +82,11 @@ impl Fleet {
     /// Every mobile is to have so many connections from here on.
     pub(super) fn connect(&self, each: usize) {
         self.shared.wanted.store(each, Ordering::Relaxed);
+    }
+
+    /// Bytes that have come on all connections, and were thrown away.
+    pub(super) fn received(&self) -> Bytes {
+        Bytes::new(self.shared.bytes.load(Ordering::Relaxed))
     }
 
     /// Associations that stand, and connections.
@@ -135,8 +143,8 @@ impl Member {
         }
     }
 
-    /// Follows what has happened, and opens the connections that are missing.
-    fn advance(&mut self, now: Time, wanted: usize, targets: &[SocketAddr]) -> Result<()> {
+    /// Follows what has happened, and opens the connections that are missing: how many bytes have come.
+    fn advance(&mut self, now: Time, wanted: usize, targets: &[SocketAddr]) -> Result<usize> {
         while let Some(event) = self.mobile.poll_association_event() {
             if let AssociationEvent::Lost(_) = event {
                 self.session = idle_session();
@@ -148,12 +156,19 @@ impl Member {
                 self.session.connect(now, &mut self.mobile, &target, Opening::Faithful)?;
             }
         }
+        let mut bytes = 0;
         while let Some(event) = self.session.poll_event(now, &mut self.mobile) {
-            if let Event::Failed { refusal, .. } = event {
-                bail!("a connection is refused: {refusal}");
+            match event {
+                Event::Failed { refusal, .. } => bail!("a connection is refused: {refusal}"),
+                Event::Readable(id) => {
+                    let received = self.session.received(&self.mobile, id).len();
+                    self.session.consume(&mut self.mobile, id, received);
+                    bytes += received;
+                }
+                _ => {}
             }
         }
-        Ok(())
+        Ok(bytes)
     }
 
     fn next_timeout(&self) -> Option<Time> {
@@ -232,20 +247,22 @@ impl Members {
             if std::mem::replace(&mut wanted, wish) != wish {
                 (0..self.members.len()).for_each(|n| self.deadlines.set(n, Some(now)));
             }
+            let mut bytes = 0;
             while let Some(n) = self.deadlines.pop_due(now) {
-                self.turn(n, now, wanted, &mut buffer)?;
+                bytes += self.turn(n, now, wanted, &mut buffer)?;
             }
+            shared.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
             shared.up.store(self.up, Ordering::Relaxed);
             shared.open.store(self.open, Ordering::Relaxed);
         }
         Ok(())
     }
 
-    /// One mobile's turn.
-    fn turn(&mut self, n: usize, now: Time, wanted: usize, buffer: &mut [u8]) -> Result<()> {
+    /// One mobile's turn: how many bytes have come.
+    fn turn(&mut self, n: usize, now: Time, wanted: usize, buffer: &mut [u8]) -> Result<usize> {
         let member = &mut self.members[n];
         member.handle_timeout(now);
-        member.advance(now, wanted, &self.targets)?;
+        let bytes = member.advance(now, wanted, &self.targets)?;
         member.flush(now, buffer);
         let up = member.mobile.is_up();
         let open = member.session.connections() - member.session.half_open();
@@ -255,6 +272,6 @@ impl Members {
         // What it asks for at once it gets in the next round, behind the others.
         let next = member.next_timeout().map(|at| at.max(now + Duration::from_micros(1)));
         self.deadlines.set(n, next);
-        Ok(())
+        Ok(bytes)
     }
 }

@@ -38,7 +38,8 @@ impl Keeper {
         };
         let ports = PORT..PORT + ports;
         let addresses = ports.clone().map(|port| (hosts.server.ip(), port).into()).collect();
-        let listeners: std::io::Result<Vec<_>> = hosts.fixed.enter(|| ports.map(listen).collect())?;
+        let listeners: std::io::Result<Vec<_>> =
+            hosts.fixed.enter(|| ports.map(listen).collect())?;
         let listeners = listeners.context("listening at the fixed host")?;
         let stop = Arc::new(AtomicBool::new(false));
         let told = Arc::clone(&stop);
