@@ -9,13 +9,13 @@ use std::fmt;
 use std::thread;
 use std::time::Instant;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use lasthop_lab::condition::Condition;
 use lasthop_lab::transfer::Direction;
 use lasthop_units::{Bytes, Duration, Rate};
-use rustix::process::{Resource, Rlimit, setrlimit};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use self::fleet::Fleet;
+use self::fleet::{Fleet, Standing};
 use self::keeper::Keeper;
 use super::attack::until_up;
 use super::{DELAY, Setting, with_radio};
@@ -41,8 +41,8 @@ const PATIENCE: Duration = Duration::from_secs(120);
 const TICK: Duration = Duration::from_millis(20);
 /// Left out before anything is measured: what all have done at once is over.
 const SETTLE: Duration = Duration::from_secs(3);
-/// Descriptors of this process, and of those that it starts.
-const DESCRIPTORS: u64 = 1 << 20;
+/// Descriptors for all else.
+const SPARE: u64 = 256;
 const GB: f64 = 1e9;
 
 /// Mobiles that are idle, and connections of each.
@@ -121,9 +121,9 @@ fn measure(setting: &Setting, peer: &Peer, cell: Cell) -> Result<Seen> {
     if *peer != Peer::Srp {
         bail!("no fleet of this peer's mobiles fits into one process");
     }
-    let limit = Rlimit { current: Some(DESCRIPTORS), maximum: Some(DESCRIPTORS) };
-    // Without the privilege few may do.
-    let _ = setrlimit(Resource::Nofile, limit);
+    let connections = cell.associations * cell.each;
+    // This process has the mobiles' sockets, and the server's ends of connections.
+    raise_descriptor_limit((cell.associations + connections) as u64 + SPARE)?;
     let topology = with_radio(Condition::Loss(0).topology(), RATE, DELAY);
     let stage = Stage::build(&setting.seeded(topology, cell))?;
     let hosts = stage.hosts()?;
@@ -131,7 +131,7 @@ fn measure(setting: &Setting, peer: &Peer, cell: Cell) -> Result<Seen> {
     let keeper = Keeper::start(&hosts, CONNECTIONS as u16)?;
     let room = Capacity {
         mobiles: cell.associations + 1,
-        connections: cell.associations * cell.each + 16,
+        connections: connections + 16,
         workers: WORKERS,
     };
     let mut site = Site::open(peer, &hosts, room, setting.seed.child("keys"))?;
@@ -141,10 +141,12 @@ fn measure(setting: &Setting, peer: &Peer, cell: Cell) -> Result<Seen> {
     let targets = keeper.addresses.clone();
     let mut fleet =
         Fleet::start(&hosts, base, &mobiles[1..], targets, setting.seed.child("fleet"))?;
-    wait(&mut fleet, &mut site, cell.associations, 0)?;
+    let all = Standing { up: cell.associations, open: 0, made: cell.associations };
+    wait(&mut fleet, &mut site, all)?;
     let up = began.elapsed();
     fleet.connect(cell.each);
-    wait(&mut fleet, &mut site, cell.associations, cell.associations * cell.each)?;
+    let all = Standing { open: connections, ..all };
+    wait(&mut fleet, &mut site, all)?;
 
     thread::sleep(SETTLE);
     let rss = site.rss()?;
@@ -166,10 +168,20 @@ fn measure(setting: &Setting, peer: &Peer, cell: Cell) -> Result<Seen> {
     let cost = cpu.as_secs_f64() / (bytes.get() as f64 / GB);
     drop(mobile);
 
-    let began = Instant::now();
     site.restart()?;
-    wait(&mut fleet, &mut site, cell.associations, cell.associations * cell.each)?;
+    let (began, made) = (Instant::now(), fleet.standing()?.made);
+    wait(&mut fleet, &mut site, Standing { made: made + cell.associations, ..all })?;
     Ok(Seen { up, back: began.elapsed(), idle, cost, rss, right })
+}
+
+/// Has this process, and those that it starts, have so many descriptors.
+fn raise_descriptor_limit(needed: u64) -> Result<()> {
+    let now = getrlimit(Resource::Nofile);
+    let maximum = now.maximum.map(|most| most.max(needed));
+    let raised = Rlimit { current: maximum, maximum };
+    setrlimit(Resource::Nofile, raised).with_context(|| {
+        format!("{needed} descriptors are needed, and {:?} may be had", now.maximum)
+    })
 }
 
 /// The share of a core that the base uses.
@@ -179,16 +191,16 @@ fn busy(site: &Site, span: Duration) -> Result<f64> {
     Ok((site.cpu()? - before).as_secs_f64() / began.elapsed().as_secs_f64())
 }
 
-/// Waits until so many associations and connections stand.
-fn wait(fleet: &mut Fleet, site: &mut Site, associations: usize, connections: usize) -> Result<()> {
+/// Waits until there is what is wanted.
+fn wait(fleet: &mut Fleet, site: &mut Site, wanted: Standing) -> Result<()> {
     let began = Instant::now();
     loop {
-        let (up, open) = fleet.standing()?;
-        if up == associations && open == connections {
+        let is = fleet.standing()?;
+        if is.up == wanted.up && is.open == wanted.open && is.made >= wanted.made {
             return Ok(());
         }
         if began.elapsed() > PATIENCE {
-            bail!("{up} of {associations} mobiles and {open} of {connections} connections stand");
+            bail!("there is {is:?}, and not {wanted:?}");
         }
         site.check()?;
         thread::sleep(TICK);

@@ -3,8 +3,8 @@
 
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -12,6 +12,7 @@ use lasthop_hop::seal::{Keypair, PublicKey};
 use lasthop_hop::{AssociationEvent, HopConfig, Mobile, Unreachable};
 use lasthop_kernel::clock::{Clock, wall_nanos};
 use lasthop_kernel::cpu;
+use lasthop_kernel::netns::Netns;
 use lasthop_kernel::reactor::{Interest, Reactor};
 use lasthop_session::{Event, Opening, Session};
 use lasthop_units::{Bytes, Deadlines, Duration, Seed, Time};
@@ -35,13 +36,21 @@ pub(super) struct Fleet {
     thread: Option<JoinHandle<Result<()>>>,
 }
 
+/// What there is of a fleet.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Standing {
+    /// Associations that stand.
+    pub(super) up: usize,
+    /// Connections that stand.
+    pub(super) open: usize,
+    /// How often an association came to stand so far.
+    pub(super) made: usize,
+}
+
 #[derive(Default)]
 struct Shared {
     stop: AtomicBool,
-    /// Associations that stand.
-    up: AtomicUsize,
-    /// Connections that stand.
-    open: AtomicUsize,
+    standing: Mutex<Standing>,
     /// Connections that every mobile is to have.
     wanted: AtomicUsize,
     /// Bytes that have come on connections.
@@ -58,7 +67,7 @@ impl Fleet {
         targets: Vec<SocketAddr>,
         seed: Seed,
     ) -> Result<Self> {
-        let host = lasthop_kernel::netns::Netns::anonymous()?;
+        let host = Netns::anonymous()?;
         hosts.base.veth(CABLE, &host, CABLE)?;
         hosts.base.interface_up(CABLE, &[(AT_BASE.into(), 24)])?;
         host.interface_up(CABLE, &[(AT_FLEET.into(), 24)])?;
@@ -89,16 +98,15 @@ impl Fleet {
         Bytes::new(self.shared.bytes.load(Ordering::Relaxed))
     }
 
-    /// Associations that stand, and connections.
-    pub(super) fn standing(&mut self) -> Result<(usize, usize)> {
+    /// What there is at this moment.
+    pub(super) fn standing(&mut self) -> Result<Standing> {
         if self.thread.as_ref().is_some_and(JoinHandle::is_finished)
             && let Some(thread) = self.thread.take()
         {
             thread.join().map_err(|_| anyhow!("the fleet panicked"))??;
             bail!("the fleet has ended");
         }
-        let of = |count: &AtomicUsize| count.load(Ordering::Relaxed);
-        Ok((of(&self.shared.up), of(&self.shared.open)))
+        Ok(*self.shared.standing.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -115,9 +123,10 @@ struct Member {
     mobile: Mobile<()>,
     session: Session,
     socket: Option<UdpSocket>,
+    /// Datagrams that had come when the base last answered: only the next shows that the association stands there too.
+    heard: u64,
     /// What of it is counted.
-    up: bool,
-    open: usize,
+    counted: Standing,
 }
 
 impl Member {
@@ -146,8 +155,13 @@ impl Member {
     /// Follows what has happened, and opens the connections that are missing: how many bytes have come.
     fn advance(&mut self, now: Time, wanted: usize, targets: &[SocketAddr]) -> Result<usize> {
         while let Some(event) = self.mobile.poll_association_event() {
-            if let AssociationEvent::Lost(_) = event {
-                self.session = idle_session();
+            match event {
+                AssociationEvent::Up => {
+                    self.counted.made += 1;
+                    self.heard = self.mobile.stats().datagrams_received;
+                }
+                AssociationEvent::Lost(_) => self.session = idle_session(),
+                AssociationEvent::Moved => {}
             }
         }
         if self.mobile.is_up() {
@@ -192,15 +206,14 @@ struct Members {
     reactor: Reactor<usize>,
     clock: Clock,
     targets: Vec<SocketAddr>,
-    up: usize,
-    open: usize,
+    sum: Standing,
 }
 
 impl Members {
     fn new(clock: Clock, targets: Vec<SocketAddr>) -> Result<Self> {
         let reactor = Reactor::new().context("making an epoll set")?;
         let (members, deadlines) = (Vec::new(), Deadlines::new());
-        Ok(Self { members, deadlines, reactor, clock, targets, up: 0, open: 0 })
+        Ok(Self { members, deadlines, reactor, clock, targets, sum: Standing::default() })
     }
 
     fn add(&mut self, n: usize, keys: &Keypair, base: PublicKey, seed: Seed) {
@@ -211,7 +224,8 @@ impl Members {
             .with_wall_clock(now, at_zero);
         self.deadlines.set(n, Some(now));
         let session = idle_session();
-        self.members.push(Member { mobile, session, socket: None, up: false, open: 0 });
+        let counted = Standing::default();
+        self.members.push(Member { mobile, session, socket: None, heard: 0, counted });
     }
 
     /// To be called in the host where the mobiles are.
@@ -252,8 +266,7 @@ impl Members {
                 bytes += self.turn(n, now, wanted, &mut buffer)?;
             }
             shared.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
-            shared.up.store(self.up, Ordering::Relaxed);
-            shared.open.store(self.open, Ordering::Relaxed);
+            *shared.standing.lock().unwrap_or_else(PoisonError::into_inner) = self.sum;
         }
         Ok(())
     }
@@ -261,14 +274,18 @@ impl Members {
     /// One mobile's turn: how many bytes have come.
     fn turn(&mut self, n: usize, now: Time, wanted: usize, buffer: &mut [u8]) -> Result<usize> {
         let member = &mut self.members[n];
+        let before = member.counted;
         member.handle_timeout(now);
         let bytes = member.advance(now, wanted, &self.targets)?;
         member.flush(now, buffer);
-        let up = member.mobile.is_up();
-        let open = member.session.connections() - member.session.half_open();
-        self.up = self.up - usize::from(member.up) + usize::from(up);
-        self.open = self.open - member.open + open;
-        (member.up, member.open) = (up, open);
+        let Member { mobile, session, heard, counted, .. } = member;
+        let up = mobile.is_up() && mobile.stats().datagrams_received > *heard;
+        counted.up = usize::from(up);
+        counted.open = session.connections() - session.half_open();
+        let Standing { up, open, made } = &mut self.sum;
+        *up = *up - before.up + counted.up;
+        *open = *open - before.open + counted.open;
+        *made += counted.made - before.made;
         // What it asks for at once it gets in the next round, behind the others.
         let next = member.next_timeout().map(|at| at.max(now + Duration::from_micros(1)));
         self.deadlines.set(n, next);
