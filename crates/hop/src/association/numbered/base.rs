@@ -234,7 +234,8 @@ impl<A: CarrierAddress, T: Transport> Base<A, T> {
         let standing = limits.standing.filter(|name| self.has_mobile(*name, &mobile));
         let many = self.links.per_mobile > 1;
         let placed = !many || standing.is_some() || self.links.has_place(&mobile);
-        if !placed || !self.links.handshakes.make_room(&mobile, stamp, many) {
+        let expected = self.links.allowed.as_ref().map_or(0, BTreeMap::len);
+        if !placed || !self.links.handshakes.make_room(&mobile, stamp, many, expected) {
             self.links.stats.throttled += 1;
             return true;
         }

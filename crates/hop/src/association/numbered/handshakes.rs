@@ -8,13 +8,15 @@ use lasthop_units::{CarrierAddress, Time};
 use lasthop_wire::datagram::CookieReply;
 
 use super::super::{Stamps, Transmit};
+use super::candidates::Candidates;
 use super::keyset::Keyset;
 use super::sources::Sources;
 use crate::config::Limits;
 use crate::seal::{Fingerprint, PublicKey, Responder};
 use crate::tokens::Tokens;
 
-/// Handshakes that are answered but not yet confirmed, at most.
+/// Handshakes that are answered but not yet confirmed, at most, where no more mobiles are expected. Were there fewer
+/// than come at once, each would lose its place to another before its mobile could confirm it.
 const CANDIDATES_MAX: usize = 256;
 /// And of one mobile: what it repeats is one, and it has reason for another where its network has changed.
 const CANDIDATES_OF_ONE: usize = 4;
@@ -36,7 +38,7 @@ const REPLIES_MAX: usize = 256;
 
 /// An answered handshake whose keys nobody has used yet.
 pub(in super::super) struct Candidate<A> {
-    fingerprint: Fingerprint,
+    pub(super) fingerprint: Fingerprint,
     /// Whence its init came first: its mobile has shown no other address.
     pub(super) from: A,
     /// When its reply was sent, if it was sent exactly once so far.
@@ -51,7 +53,7 @@ pub(in super::super) struct Candidate<A> {
     pub(super) renews: Option<u32>,
     pub(super) limits: Limits,
     reply: Vec<u8>,
-    expires: Time,
+    pub(super) expires: Time,
 }
 
 impl<A> Candidate<A> {
@@ -102,7 +104,7 @@ pub(super) enum Admission {
 
 /// All candidates of a base, and their replies.
 pub(in super::super) struct Handshakes<A> {
-    pub(in super::super) candidates: Vec<Candidate<A>>,
+    pub(in super::super) candidates: Candidates<A>,
     /// Replies to send, and where to.
     pub(in super::super) replies: VecDeque<(A, Reply)>,
     unproven: Tokens,
@@ -114,7 +116,7 @@ pub(in super::super) struct Handshakes<A> {
 impl<A> Default for Handshakes<A> {
     fn default() -> Self {
         Self {
-            candidates: Vec::new(),
+            candidates: Candidates::default(),
             replies: VecDeque::new(),
             unproven: Tokens::new(UNPROVEN_PER_SECOND, UNPROVEN_AT_ONCE),
             proven: Tokens::new(PROVEN_PER_SECOND, PROVEN_AT_ONCE),
@@ -134,15 +136,8 @@ impl<A: CarrierAddress> Handshakes<A> {
     /// Removes candidates that nobody has confirmed in time: whence those of them came that were replied to more than
     /// once, and whose they are.
     pub(super) fn expire(&mut self, now: Time) -> Vec<(A, PublicKey)> {
-        let mut unconfirmed = Vec::new();
-        self.candidates.retain(|c| {
-            let waits = c.expires > now;
-            if !waits && c.replies > 1 {
-                unconfirmed.push((c.from, c.mobile));
-            }
-            waits
-        });
-        unconfirmed
+        let expired = core::iter::from_fn(|| self.candidates.pop_expired(now));
+        expired.filter(|c| c.replies > 1).map(|c| (c.from, c.mobile)).collect()
     }
 
     /// Whether one more init may be read, which takes Diffie-Hellmans.
@@ -168,8 +163,7 @@ impl<A: CarrierAddress> Handshakes<A> {
 
     /// Replies as before to an init that was answered; whether it was.
     pub(super) fn reply_again(&mut self, now: Time, to: A, fingerprint: &Fingerprint) -> bool {
-        let known = self.candidates.iter_mut().find(|c| c.fingerprint == *fingerprint);
-        let Some(candidate) = known else { return false };
+        let Some(candidate) = self.candidates.answer_to(fingerprint) else { return false };
         if candidate.quiet_until <= now {
             candidate.quiet_until = now + REPLY_AGAIN;
             let receiver = candidate.keyset.local;
@@ -178,25 +172,25 @@ impl<A: CarrierAddress> Handshakes<A> {
         true
     }
 
-    /// Makes room for a mobile's candidate of this stamp. If the mobile has as many as it may, the oldest of them
-    /// yields to a newer one, unless each may become another association of a peer's; else the one that has waited
-    /// longest, whosever it is.
-    pub(super) fn make_room(&mut self, mobile: &PublicKey, stamp: u64, many: bool) -> bool {
-        let all = self.candidates.iter().enumerate();
-        let own = all.filter(|(_, c)| c.mobile == *mobile).map(|(at, c)| (c.stamp, at));
-        let (own, oldest) = own.fold((0, None), |(n, oldest), c| {
-            (n + 1, Some(oldest.map_or(c, |oldest| c.min(oldest))))
-        });
-        let yields = if own >= if many { CANDIDATES_OF_PEER } else { CANDIDATES_OF_ONE } {
-            oldest.filter(|(theirs, _)| !many && *theirs < stamp).map(|(_, at)| at)
-        } else if self.candidates.len() >= CANDIDATES_MAX {
-            let all = self.candidates.iter().enumerate();
-            all.min_by_key(|(_, c)| c.expires).map(|(at, _)| at)
-        } else {
-            return true;
-        };
-        let Some(at) = yields else { return false };
-        self.candidates.swap_remove(at);
+    /// Makes room for a mobile's candidate of this stamp, where so many mobiles are expected. If the mobile has as many
+    /// as it may, the oldest of them yields to a newer one, unless each may become another association of a peer's; else
+    /// the one that has waited longest, whosever it is.
+    pub(super) fn make_room(
+        &mut self,
+        mobile: &PublicKey,
+        stamp: u64,
+        many: bool,
+        expected: usize,
+    ) -> bool {
+        let oldest = self.candidates.of(mobile).next().map(|c| (c.stamp, c.keyset.local));
+        let own = self.candidates.of(mobile).count();
+        if own >= if many { CANDIDATES_OF_PEER } else { CANDIDATES_OF_ONE } {
+            let yields = oldest.filter(|(theirs, _)| !many && *theirs < stamp);
+            return yields.is_some_and(|(_, name)| self.candidates.remove(name).is_some());
+        }
+        if self.candidates.len() >= CANDIDATES_MAX.max(expected) {
+            self.candidates.pop_expired(Time::NEVER);
+        }
         true
     }
 
@@ -204,7 +198,7 @@ impl<A: CarrierAddress> Handshakes<A> {
     pub(super) fn insert(&mut self, now: Time, mut candidate: Candidate<A>) {
         let (to, receiver) = (candidate.from, candidate.keyset.local);
         candidate.quiet_until = now + REPLY_AGAIN;
-        self.candidates.push(candidate);
+        self.candidates.insert(candidate);
         self.queue_reply(to, Reply::Candidate(receiver));
     }
 
@@ -221,21 +215,20 @@ impl<A: CarrierAddress> Handshakes<A> {
 
     /// A mobile's candidates that are to be associations of their own.
     pub(super) fn of(&self, mobile: &PublicKey) -> usize {
-        self.candidates.iter().filter(|c| c.mobile == *mobile && c.renews.is_none()).count()
+        self.candidates.of(mobile).filter(|c| c.renews.is_none()).count()
     }
 
     pub(super) fn get(&self, receiver: u32) -> Option<&Candidate<A>> {
-        self.candidates.iter().find(|c| c.keyset.local == receiver)
+        self.candidates.get(receiver)
     }
 
     pub(super) fn get_mut(&mut self, receiver: u32) -> Option<&mut Candidate<A>> {
-        self.candidates.iter_mut().find(|c| c.keyset.local == receiver)
+        self.candidates.get_mut(receiver)
     }
 
     /// Takes out a candidate that is no more: it was confirmed, or is another's by now.
     pub(super) fn take(&mut self, receiver: u32) -> Option<Candidate<A>> {
-        let at = self.candidates.iter().position(|c| c.keyset.local == receiver)?;
-        Some(self.candidates.swap_remove(at))
+        self.candidates.remove(receiver)
     }
 
     /// Removes candidates of mobiles whose are not to be `kept`, and all that is known of those that are not `allowed`.
@@ -244,7 +237,7 @@ impl<A: CarrierAddress> Handshakes<A> {
         kept: impl Fn(&[u8; 32]) -> bool,
         allowed: impl Fn(&[u8; 32]) -> bool,
     ) {
-        self.candidates.retain(|c| kept(c.mobile.as_bytes()));
+        self.candidates.retain(kept);
         self.stamps.retain(allowed);
     }
 

@@ -2,6 +2,7 @@
 //! plain: an association is known by its name, wherever it is.
 
 mod base;
+mod candidates;
 mod handshakes;
 mod hello_limits;
 mod keyset;

@@ -68,3 +68,32 @@ fn one_association_too_many_waits_for_a_place() {
     w.run(now.since(Time::ZERO) + Duration::from_secs(20));
     assert_eq!((lost(&w).len(), w.base.associations().count()), (1, 4));
 }
+
+/// After a restart of its base a whole fleet asks within a moment. None takes the place of another that was answered and
+/// is about to confirm.
+#[test]
+fn whoever_was_answered_has_a_place_until_it_can_confirm() {
+    const FLEET: u64 = 400;
+    let config = HopConfig::default();
+    let allowed: Vec<PublicKey> = (1..=FLEET).map(|n| *keys(n).public()).collect();
+    let mut base = Base::<Addr, Srp>::new(config, keys(0), allowed, Seed::from_u64(2));
+    let mut out = [0; 2000];
+    // As fast as handshakes are read of whoever shows no cookie.
+    let at = |n| Time::from_micros(10_100 * n);
+    let ask = |n| {
+        let mut mobile = new_mobile::<Srp>(n, at(n), *keys(0).public());
+        let init = mobile.poll_transmit(at(n), &mut out).unwrap();
+        base.handle_datagram(at(n), n as Addr, &mut out[..init.len]);
+        let reply = base.poll_transmit(at(n), &mut out).unwrap();
+        (mobile, reply.to, out[..reply.len].to_vec())
+    };
+    let fleet: Vec<_> = (1..=FLEET).map(ask).collect();
+    assert_eq!(base.unconfirmed(), 400);
+    let now = at(FLEET);
+    for (mut mobile, address, mut reply) in fleet {
+        mobile.handle_datagram(now, BASE, &mut reply);
+        let ping = mobile.poll_transmit(now, &mut out).unwrap();
+        base.handle_datagram(now, address, &mut out[..ping.len]);
+    }
+    assert_eq!((base.associations().count(), base.unconfirmed()), (400, 0));
+}
