@@ -6,7 +6,7 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use lasthop_units::{Duration, Rate};
 
-use super::fleet::Fleet;
+use super::fleet::{Fleet, Standing};
 use super::{FIGURE, GB, SETTLE, wait};
 use crate::cables::cabled;
 use crate::figure::Setting;
@@ -66,9 +66,10 @@ fn measure(setting: &Setting, workers: usize) -> Result<Seen> {
     let (base, mobiles) = site.keys().context("a base without keys")?;
     let targets = vec![hosts.server];
     let mut fleet = Fleet::start(&hosts, base, &mobiles, targets, seed.child("fleet"))?;
-    wait(&mut fleet, &mut site, MOBILES, 0)?;
+    let all = Standing { up: MOBILES, open: 0, made: MOBILES };
+    wait(&mut fleet, &mut site, all)?;
     fleet.connect(1);
-    wait(&mut fleet, &mut site, MOBILES, MOBILES)?;
+    wait(&mut fleet, &mut site, Standing { open: MOBILES, ..all })?;
     thread::sleep(SETTLE);
     let (began, bytes, before) = (Instant::now(), fleet.received(), site.cpu_of_threads()?);
     thread::sleep(Duration::from_secs(setting.choose(5, 20)));
