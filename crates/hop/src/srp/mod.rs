@@ -35,6 +35,7 @@ mod recovery;
 mod sample;
 mod streams;
 mod timer;
+mod trains;
 mod transport;
 mod windowed;
 

@@ -39,7 +39,7 @@ impl Srp {
         {
             return self.poll_mtu_probe(now, size, out);
         }
-        self.streams.queue_blocked();
+        self.streams.queue_blocked(self.credit_ahead());
         let has_data = self.streams.has_data();
         let controls = self.streams.has_controls() && !quiet;
         let data = free && has_data;
@@ -63,6 +63,15 @@ impl Srp {
             return self.poll_ping(now, out);
         }
         None
+    }
+
+    /// How soon credit ends when the peer is told so: as many bytes before as leave in a round trip, unless
+    /// a fixed window bounds them.
+    fn credit_ahead(&self) -> u64 {
+        match (self.window(), self.recovery.round_trip().srtt()) {
+            (None, Some(srtt)) => self.pacing_rate().bytes_in(srtt).get(),
+            _ => 0,
+        }
     }
 
     /// Nothing is sent but probes. One datagram must be on its way for them to repeat.
@@ -211,7 +220,7 @@ impl Srp {
         if kind != Kind::NotEliciting {
             self.probes.on_eliciting(now);
             let (rate, bytes) = (self.pacing_rate(), Bytes::from(size));
-            let service = rate.max(self.rate.delivery_rate()).time_for(bytes);
+            let service = rate.max(self.rate.service_rate(self.full_datagram())).time_for(bytes);
             departure = self.pacer.on_sent(now, rate.time_for(bytes), service);
         }
         self.recovery.on_sent(Sent {

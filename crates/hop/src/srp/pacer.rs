@@ -79,9 +79,9 @@ impl Pacer {
         self.at = now;
     }
 
-    /// What left before is over: no burst makes up for the time since.
+    /// What left before is over: no more makes up for the time since than leaves together anyway.
     pub(super) fn resume(&mut self, now: Time) {
-        self.at = self.at.max(now);
+        self.at = self.at.max(now - self.quantum);
     }
 
     /// There was an opportunity to send, and no data, credit or window for it.
@@ -92,7 +92,11 @@ impl Pacer {
     /// A datagram leaves that takes `air` at the rate of sending, and keeps the hop busy for `service`.
     pub(super) fn on_sent(&mut self, now: Time, air: Duration, service: Duration) -> Departure {
         self.at = self.at.max(now - (self.quantum + BURST).max(air)) + air;
-        let behind = self.busy.saturating_sub(now.since(self.last));
+        let mut behind = self.busy.saturating_sub(now.since(self.last));
+        if now > self.last {
+            // Those before had their time at the rate, but for what was made up for.
+            behind = behind.min(BURST);
+        }
         (self.last, self.busy) = (now, behind + service);
         Departure { after_idle: core::mem::take(&mut self.idle), behind }
     }
@@ -151,5 +155,16 @@ mod tests {
             [Time::ZERO, Time::ZERO, later, later].map(&mut behind),
             [Duration::ZERO, AIR / 2, Duration::ZERO, AIR / 2]
         );
+    }
+
+    /// Nor does a rate that was too low leave a queue behind that is not there.
+    #[test]
+    fn a_datagram_does_not_wait_for_those_before() {
+        let mut pacer = Pacer::new(Time::ZERO);
+        for _ in 0..8 {
+            pacer.on_sent(Time::ZERO, 100 * AIR, 100 * AIR);
+        }
+        let next = pacer.on_sent(Time::ZERO + AIR, AIR, AIR);
+        assert!(next.behind <= BURST, "{next:?}");
     }
 }

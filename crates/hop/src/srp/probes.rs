@@ -133,21 +133,31 @@ impl Probes {
     }
 
     /// When to probe next, if nothing comes back until then: the oldest outstanding datagram left at
-    /// `oldest`, and a full one takes `air`, if the hop's rate is known.
+    /// `oldest`, a round trip takes `least` where nothing queues, and a full datagram `air`, if the hop's
+    /// rate is known.
     pub(super) fn deadline(
         &self,
         oldest: Time,
         round_trip: &RoundTrip,
+        least: Option<Duration>,
         air: impl FnOnce() -> Option<Duration>,
     ) -> Time {
         let first = self.unanswered == 0;
         let wait = match &self.window {
             Some(window) => window.timeout(round_trip, self.unanswered),
+            None if first && self.has_rested(oldest, round_trip) => {
+                round_trip.after_rest(least).probe_timeout()
+            }
             None if first => round_trip.probe_timeout(),
             None => self.interval(round_trip, air()),
         };
         let from = if first { oldest.max(self.last_progress) } else { self.last_probe };
         from + wait
+    }
+
+    /// When the datagram at hand left, at `sent`, nothing of what left before was in the queue any more.
+    fn has_rested(&self, sent: Time, round_trip: &RoundTrip) -> bool {
+        round_trip.srtt().is_some_and(|srtt| sent.since(self.last_progress) > srtt)
     }
 
     fn interval(&self, round_trip: &RoundTrip, air: Option<Duration>) -> Duration {
@@ -218,8 +228,9 @@ mod tests {
         let mut probes = Probes::new(Time::ZERO, None);
         let mut round_trip = RoundTrip::default();
         round_trip.sample(Duration::from_millis(80));
-        let next =
-            |p: &Probes| p.deadline(Time::ZERO, &round_trip, || Some(Duration::from_millis(1)));
+        let next = |p: &Probes| {
+            p.deadline(Time::ZERO, &round_trip, None, || Some(Duration::from_millis(1)))
+        };
         let mut now = next(&probes);
         assert_eq!(now, Time::ZERO + round_trip.probe_timeout());
         let mut fell = 0;

@@ -21,6 +21,7 @@ use super::cubic::Cubic;
 use super::filter::WindowedMin;
 use super::interval::{INTERVAL_DATAGRAMS, Interval, Measurement};
 use super::sample::Sample;
+use super::trains::Trains;
 
 /// A standing queue shorter than this is noise: clocks, schedulers and interrupt moderation.
 const QUEUE_FLOOR: Duration = Duration::from_millis(3);
@@ -41,6 +42,8 @@ const LOSS_DATAGRAMS: f64 = 300.0;
 const INTERVAL_MIN: Duration = Duration::from_millis(4);
 /// Never slower than this, whatever was measured: a hop that carries TCP carries this.
 const RATE_FLOOR: f64 = 16_000.0;
+/// Datagrams that leave together in startup.
+const TRAIN: u32 = 8;
 /// Bounds of what may leave together, in time at the rate.
 const QUANTUM_MIN: Duration = Duration::from_millis(1);
 const QUANTUM_MAX: Duration = Duration::from_millis(4);
@@ -83,6 +86,9 @@ pub(super) struct RateControl {
     changed_at: u64,
     /// Steps of growth since something last pushed back.
     unopposed: u32,
+    trains: Trains,
+    /// Rounds in startup at what trains show of the hop.
+    full: u32,
     /// Rounds in startup in which the hop did not follow.
     plateau: u32,
     draining: bool,
@@ -119,6 +125,8 @@ impl RateControl {
             unbroken: None,
             changed_at: 0,
             unopposed: 0,
+            trains: Trains::default(),
+            full: 0,
             plateau: 0,
             draining: false,
             standing: None,
@@ -143,7 +151,11 @@ impl RateControl {
     /// beside the round trip.
     pub(super) fn quantum(&self) -> Duration {
         match self.mode {
-            Mode::Startup | Mode::Compete => QUANTUM_MIN,
+            Mode::Startup => {
+                let one = Duration::from_secs_f64(12_000.0 / self.rate.max(RATE_FLOOR));
+                (TRAIN * one).min(self.rtt_min() / 4).max(QUANTUM_MIN)
+            }
+            Mode::Compete => QUANTUM_MIN,
             Mode::Steady => (self.rtt_min() / 16).clamp(QUANTUM_MIN, QUANTUM_MAX),
         }
     }
@@ -185,6 +197,13 @@ impl RateControl {
     /// What the hop was last measured to deliver to this flow.
     pub(super) fn delivery_rate(&self) -> Rate {
         Rate::from_bps(self.capacity as u64)
+    }
+
+    /// How fast the hop works off what is there, where a full datagram has `datagram` bytes; in startup that
+    /// is more than it was given.
+    pub(super) fn service_rate(&self, datagram: usize) -> Rate {
+        let train = self.trains.rate(datagram).filter(|_| self.mode == Mode::Startup);
+        Rate::from_bps(train.unwrap_or(self.capacity) as u64)
     }
 
     /// The queue on the way to the receiver, as last seen.
@@ -232,7 +251,13 @@ impl RateControl {
             // What stood in the queue has gone while nothing was sent.
             self.end_draining(&s);
         }
-        let wanted = (self.rtt_min() / 2).max(INTERVAL_MIN);
+        let startup = self.mode == Mode::Startup;
+        if startup {
+            self.trains.on_ack(&s);
+        }
+        // Once trains have shown the rate, a part of a round trip tells whether the hop follows.
+        let part = if startup && self.trains.rate(s.datagram).is_some() { 8 } else { 2 };
+        let wanted = (self.rtt_min() / part).max(INTERVAL_MIN);
         let unbroken = Interval::add_sample(&mut self.unbroken, &s, wanted);
         let any = Interval::add_sample(&mut self.interval, &s, wanted);
         match (unbroken, any) {
@@ -273,6 +298,11 @@ impl RateControl {
             self.reduce_rate(now, s, m, measured.max(self.capacity.min(self.rate)));
         } else if self.draining && m.queue_min <= self.queue_low() {
             self.end_draining(s);
+        } else if self.mode == Mode::Startup
+            && m.start_latest >= self.changed_at
+            && let Some(train) = self.trains.rate(s.datagram)
+        {
+            self.approach(train, s);
         }
     }
 
@@ -369,7 +399,24 @@ impl RateControl {
             return;
         }
         self.plateau = 0;
-        self.set_rate(2.0 * self.rate.min(1.25 * measured), s);
+        let Some(train) = self.trains.rate(s.datagram) else {
+            self.set_rate(2.0 * self.rate.min(1.25 * measured), s);
+            return;
+        };
+        if self.rate >= 0.9 * train {
+            self.full += 1;
+            if self.full >= 3 {
+                self.mode = Mode::Steady;
+                self.capacity = train;
+            }
+        }
+        self.approach(train, s);
+    }
+
+    /// In startup the rate approaches what trains show of the hop: half of it first, unless that is near.
+    fn approach(&mut self, train: f64, s: &Sample) {
+        let near = 4.0 * self.rate > train;
+        self.set_rate(if near { 0.97 * train } else { (8.0 * self.rate).min(0.5 * train) }, s);
     }
 
     fn steady(&mut self, now: Time, s: &Sample, m: &Measurement, measured: f64, high: Duration) {
@@ -539,6 +586,7 @@ impl RateControl {
     pub(super) fn on_new_path(&mut self) {
         self.on_interruption();
         self.base_delay_us.clear();
+        self.trains.clear();
         self.rtt_min_before = self.rtt_min_us.get().or(self.rtt_min_before);
         self.rtt_min_us.clear();
         self.mode = if self.mode == Mode::Compete { Mode::Steady } else { self.mode };

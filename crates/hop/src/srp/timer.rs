@@ -80,6 +80,7 @@ impl Srp {
         let oldest = self.recovery.log().oldest()?.at;
         let known = self.rate.delivery_rate() != Rate::ZERO;
         let air = || known.then(|| self.air_time());
-        Some(self.probes.deadline(oldest, self.recovery.round_trip(), air))
+        let least = self.rate.rtt_min_measured();
+        Some(self.probes.deadline(oldest, self.recovery.round_trip(), least, air))
     }
 }

@@ -33,6 +33,12 @@ impl RoundTrip {
         self.srtt.map(|srtt| srtt + 4 * self.rttvar)
     }
 
+    /// The same after a rest in which the queue of our own has drained: a round trip takes `least` then.
+    pub(in crate::srp) fn after_rest(self, least: Option<Duration>) -> Self {
+        let srtt = self.srtt.map(|srtt| least.map_or(srtt, |least| srtt.min(least)));
+        Self { srtt, ..self }
+    }
+
     /// How long to wait for an answer before asking again (SRP-9). A quarter of the round trip is
     /// allowed for a queue that grows, and the receiver's delay is known.
     pub(in crate::srp) fn probe_timeout(&self) -> Duration {

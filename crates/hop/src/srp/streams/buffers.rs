@@ -122,15 +122,17 @@ impl Buffers {
         self.recount(stream);
     }
 
-    /// How large a stream's sending buffer may become: as large as what it leaves to the others. Beyond
-    /// the minimum nobody gets more than twice what its peer has taken.
+    /// How large a stream's sending buffer may become: twice what it leaves to the others, which with
+    /// capacities in powers of two is at least as much. Beyond the minimum nobody gets more than twice what
+    /// its peer has taken.
     pub(super) fn allowed(&self, send: &SendHalf) -> u64 {
         if !self.bounded {
             return u64::MAX;
         }
         let proved = self.sending.minimum().saturating_add(2 * self.taken);
         let others = self.sum.send - (send.memory() as u64).min(self.sum.send);
-        let half = self.sending.most().min(proved).saturating_sub(others) / 2;
-        if half < BUFFER_MIN { 0 } else { 1 << half.ilog2() }
+        let free = self.sending.most().min(proved).saturating_sub(others);
+        let most = free - free / 3;
+        if most < BUFFER_MIN { 0 } else { 1 << most.ilog2() }
     }
 }

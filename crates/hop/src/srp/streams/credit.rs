@@ -1,5 +1,6 @@
 //! Credit for all streams together, both ways.
 
+use super::blocked::Blocked;
 use super::recv::GROWTH;
 use crate::srp::Violation;
 
@@ -15,8 +16,7 @@ pub(super) struct Credit {
     /// What we may send in all, and have.
     peer_limit: u64,
     used: u64,
-    /// The credit at which "blocked" was last sent.
-    blocked_sent: Option<u64>,
+    blocked: Blocked,
 }
 
 impl Credit {
@@ -30,7 +30,7 @@ impl Credit {
             consumed: 0,
             peer_limit,
             used: 0,
-            blocked_sent: None,
+            blocked: Blocked::default(),
         }
     }
 
@@ -109,18 +109,14 @@ impl Credit {
         self.used += bytes;
     }
 
-    /// True once for each limit, when nothing is left: "blocked" is to be sent.
-    pub(super) fn take_blocked(&mut self) -> bool {
-        let blocked = self.available() == 0 && self.blocked_sent != Some(self.peer_limit);
-        if blocked {
-            self.blocked_sent = Some(self.peer_limit);
-        }
-        blocked
+    /// The peer is to be told that no more than `ahead` bytes of credit are left.
+    pub(super) fn take_blocked(&mut self, ahead: u64) -> bool {
+        self.blocked.take(self.used, self.peer_limit, ahead)
     }
 
     /// The datagram with "blocked" was lost.
     pub(super) fn on_blocked_lost(&mut self) {
-        self.blocked_sent = None;
+        self.blocked.on_lost();
     }
 
     #[cfg(test)]
@@ -170,20 +166,5 @@ mod tests {
             c.widen();
             assert_eq!((c.window(), c.is_widest()), (window, window == 1000));
         }
-    }
-
-    #[test]
-    fn blocked_is_sent_once_for_each_limit() {
-        let mut c = Credit::new(0, 0, 0, 10);
-        c.spend(9);
-        assert!(c.available() == 1 && !c.take_blocked());
-        c.spend(1);
-        assert!(c.take_blocked() && !c.take_blocked());
-        c.on_blocked_lost();
-        assert!(c.take_blocked());
-        c.raise(5);
-        assert!(!c.take_blocked());
-        c.raise(11);
-        assert_eq!(c.available(), 1);
     }
 }

@@ -181,7 +181,7 @@ impl StreamSet {
             Content::Credit => self.controls.push_back(content),
             Content::StreamBlocked { stream: id } => {
                 if let Some(stream) = self.streams.get_mut(id) {
-                    stream.send.blocked_sent = None;
+                    stream.send.blocked.on_lost();
                 }
             }
             Content::Blocked => self.credit.on_blocked_lost(),

@@ -4,6 +4,7 @@
 //! [`Content`], and so leaves what is to be sent. What it needs of the hop, the rate and how far a
 //! stream may be sent, comes with the call.
 
+mod blocked;
 mod buffers;
 mod credit;
 mod detached;

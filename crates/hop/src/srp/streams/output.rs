@@ -36,15 +36,23 @@ impl StreamSet {
             }
     }
 
-    /// Queues "blocked" if the credit for all streams is used up and that keeps some waiting.
-    pub(in crate::srp) fn queue_blocked(&mut self) {
+    /// Queues "blocked" if credit ends within the next `ahead` bytes, so that more may come before it does.
+    pub(in crate::srp) fn queue_blocked(&mut self, ahead: u64) {
         while let Some(id) = self.turns.bare()
             && !self.streams.get(id).is_some_and(|s| s.send.wants_to_send(0))
         {
             self.turns.remove_bare(self.streams.get_mut(id).map(|s| &mut s.turn_state));
         }
-        if !self.turns.active().is_empty() && self.credit.take_blocked() {
+        let Some(id) = self.turns.active().front().copied() else { return };
+        if self.credit.take_blocked(ahead) {
             self.controls.push_back(Content::Blocked);
+        }
+        self.queue_stream_blocked(id, ahead);
+    }
+
+    fn queue_stream_blocked(&mut self, id: u64, ahead: u64) {
+        if self.streams.get_mut(id).is_some_and(|stream| stream.send.take_blocked(ahead)) {
+            self.controls.push_back(Content::StreamBlocked { stream: id });
         }
     }
 
@@ -171,10 +179,8 @@ impl StreamSet {
             stream.turn_state.set_turn(self.division.turn(stream.priority));
         }
         self.turns.on_sent(&mut stream.turn_state, bytes, more, shortest, exact);
-        let limit = stream.send.limit();
-        if !more && stream.send.is_blocked() && stream.send.blocked_sent != Some(limit) {
-            stream.send.blocked_sent = Some(limit);
-            self.controls.push_back(Content::StreamBlocked { stream: id });
+        if !more {
+            self.queue_stream_blocked(id, 0);
         }
     }
 

@@ -6,6 +6,7 @@ use lasthop_wire::varint;
 
 use lasthop_stream::{RangeSet, Ring};
 
+use super::blocked::Blocked;
 use crate::srp::content::Piece;
 
 /// Every stream may buffer so much, however scarce memory is.
@@ -50,8 +51,7 @@ pub(super) struct SendHalf {
     fin: Fin,
     /// Our reset, with the session's code.
     pub(super) reset: Option<(ResetState, u64)>,
-    /// The credit at which "blocked" was last sent.
-    pub(super) blocked_sent: Option<u64>,
+    pub(super) blocked: Blocked,
     /// The application met a full buffer and waits for room.
     pub(super) wants_room: bool,
 }
@@ -68,7 +68,7 @@ impl SendHalf {
             span,
             fin: Fin::Open,
             reset: None,
-            blocked_sent: None,
+            blocked: Blocked::default(),
             wants_room: false,
         }
     }
@@ -175,13 +175,10 @@ impl SendHalf {
         self.span != u64::MAX
     }
 
-    /// The credit is used up and there is more to send.
-    pub(super) fn is_blocked(&self) -> bool {
-        self.sent == self.limit && self.written > self.sent && self.reset.is_none()
-    }
-
-    pub(super) fn limit(&self) -> u64 {
-        self.limit
+    /// The peer is to be told that there is more to send than its credit of `ahead` more bytes allows.
+    pub(super) fn take_blocked(&mut self, ahead: u64) -> bool {
+        let more = self.written > self.sent && self.reset.is_none();
+        more && self.blocked.take(self.sent, self.limit, ahead)
     }
 
     pub(super) fn has_lost(&self) -> bool {
@@ -403,7 +400,7 @@ mod tests {
         let p = s.next_piece(1000, 40).unwrap();
         assert_eq!(p.len, 40);
         assert_eq!(s.next_piece(1000, 40).map(|p| p.len), Some(10));
-        assert!(s.is_blocked() && s.next_piece(1000, 40).is_none());
+        assert!(s.take_blocked(0) && !s.take_blocked(0) && s.next_piece(1000, 40).is_none());
         s.on_lost(p);
         assert_eq!(s.next_piece(1000, 0).map(|p| p.len), Some(40));
     }

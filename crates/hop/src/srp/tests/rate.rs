@@ -1,5 +1,7 @@
 //! How fast: what a hop gives, what is asked of its queue, and who gets how much.
 
+use alloc::collections::VecDeque;
+
 use super::*;
 
 /// What one download got of a hop, once settled.
@@ -182,4 +184,52 @@ fn a_neighbour_that_leaves_gives_the_queue_back() {
     let queue_ms = p.queued_ns / 1e6 / p.offered as f64;
     let share = bulk.goodput(Time::from_secs(27), w.now) / 19.3e6;
     assert!(share > 0.96 && queue_ms < 20.0, "share {share:.3}, queue {queue_ms:.1} ms");
+}
+
+/// How long it takes from the first data on until nine tenths of what the hop carries have been used for a
+/// round trip or a quarter of a second, and the share of datagrams that its queue drops until a second later.
+fn start_up(rate: Rate, delay: Duration, loss: f64, seed: u64) -> (Duration, f64) {
+    let mut w = Pairs::new(seed);
+    for p in &mut w.pipes {
+        (p.rate, p.delay, p.loss) = (rate, delay, loss);
+    }
+    let span = (2 * delay).max(Duration::from_millis(250));
+    let full = 0.9 * rate.bytes_in(span).get() as f64 / 1500.0;
+    let mut bulk = Bulk::start(&mut w, 1, FOREVER);
+    let mut used = VecDeque::new();
+    while w.now < Time::from_secs(60) {
+        let next = w.now + Duration::from_millis(10);
+        bulk.run(&mut w, next);
+        let p = &w.pipes[1];
+        used.push_back((w.now, p.offered - p.dropped));
+        while used.front().is_some_and(|(at, _)| *at + span < w.now) {
+            used.pop_front();
+        }
+        if (p.offered - p.dropped - used[0].1) as f64 >= full {
+            break;
+        }
+    }
+    let took = w.now.since(Time::ZERO + delay);
+    let end = w.now + Duration::from_secs(1);
+    bulk.run(&mut w, end);
+    let p = &w.pipes[1];
+    (took, p.dropped as f64 / p.offered as f64)
+}
+
+#[test]
+fn start_up_reaches_the_limit_soon_and_drops_little() {
+    for mbps in [1, 10, 100] {
+        for ms in [5, 20, 100, 300] {
+            for (loss, seed) in [(0.0, 1), (0.05, 1), (0.05, 2), (0.2, 1), (0.2, 2)] {
+                let (rate, delay) = (Rate::from_mbps(mbps), Duration::from_millis(ms));
+                let (took, dropped) = start_up(rate, delay, loss, seed);
+                let what = alloc::format!(
+                    "{mbps} Mbit/s, {ms} ms, loss {loss}, seed {seed}: {took:?}, dropped {dropped:.4}"
+                );
+                std::println!("{what}");
+                assert!(took <= 16 * delay + Duration::from_secs(1), "{what}");
+                assert!(dropped <= 0.02, "{what}");
+            }
+        }
+    }
 }
