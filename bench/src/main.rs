@@ -51,6 +51,8 @@ enum Figure {
     Silence,
     /// How long 100 kB take on a new connection
     Small,
+    /// How soon a first transfer has the radio's full rate
+    Start,
     /// A rate that falls from 20 to 4 Mbit/s and rises again
     Step,
     /// How two share one radio
@@ -116,6 +118,7 @@ fn run(cli: &Cli) -> Result<usize> {
         Figure::Loss => &[figure::loss::run],
         Figure::Silence => &[figure::silence::run],
         Figure::Small => &[figure::small::run],
+        Figure::Start => &[figure::start::run],
         Figure::Step => &[figure::step::run],
         Figure::Fair => &[figure::fair::run],
         Figure::Clean => &[figure::clean::run],
@@ -135,6 +138,7 @@ fn run(cli: &Cli) -> Result<usize> {
             figure::loss::run,
             figure::silence::run,
             figure::small::run,
+            figure::start::run,
             figure::step::run,
             figure::fair::run,
             figure::many::run,

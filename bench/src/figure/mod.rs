@@ -16,6 +16,7 @@ pub(crate) mod scale;
 pub(crate) mod silence;
 pub(crate) mod small;
 pub(crate) mod stalls;
+pub(crate) mod start;
 pub(crate) mod step;
 pub(crate) mod twin;
 pub(crate) mod wakeups;
