@@ -1,6 +1,6 @@
 use core::time::Duration;
 
-use lasthop_units::Bytes;
+use lasthop_units::{Bytes, Rate};
 
 use crate::memory::Memory;
 
@@ -159,6 +159,9 @@ pub struct Limits {
     pub standing: Option<u32>,
     /// If an association stands, the least packet number that this end will use under the new keys.
     pub first_number: u64,
+    /// What the path was worth to what this end received before, and its least round trip: a hint, for an
+    /// association that begins.
+    pub resume: Option<(Rate, Duration)>,
 }
 
 impl Limits {
@@ -171,6 +174,7 @@ impl Limits {
             first_stream: 0,
             standing: None,
             first_number: 0,
+            resume: None,
         }
     }
 }

@@ -2,9 +2,10 @@
 
 use core::time::Duration;
 
-use lasthop_units::{Bytes, LinkEvent, Time};
+use lasthop_units::{Bytes, LinkEvent, Rate, Time};
 
 use crate::config::Limits;
+use crate::saved_path::SavedPath;
 use crate::stats::HopStats;
 use crate::streams::Streams;
 
@@ -125,6 +126,14 @@ pub trait Transport: Streams + Sized {
 
     /// Tells a round-trip time that was measured before the association began, by the handshake.
     fn seed_round_trip(&mut self, now: Time, rtt: Duration);
+
+    /// What the path is worth, as far as it was seen; `None` from a transport that does not measure it.
+    fn saved_path(&self) -> Option<SavedPath> {
+        None
+    }
+
+    /// Tells, before the association begins, what the path was worth to one before for what this end sends.
+    fn resume_path(&mut self, _rate: Rate, _rtt: Duration) {}
 
     /// Takes in the packet that came under `number`, authentic and new. One that cannot be read is
     /// counted in [`HopStats::malformed`].

@@ -8,7 +8,7 @@ use std::time::Duration;
 use lasthop_control::AssociationReport;
 use lasthop_hop::CloseReason;
 use lasthop_hop::seal::PublicKey;
-use lasthop_hop::{AssociationEvent, MobileEnd, MobileLink, Unreachable};
+use lasthop_hop::{AssociationEvent, MobileEnd, MobileLink, SavedPath, Unreachable};
 use lasthop_kernel::reactor::Readiness;
 use lasthop_kernel::slab::{Key, Slab};
 use lasthop_kernel::turn::Turn;
@@ -382,6 +382,15 @@ where
     fn in_round_trip(&self) -> Bytes {
         let stats = self.machine.stats();
         stats.delivery_rate.bytes_in(stats.min_rtt)
+    }
+
+    fn saved_path(&self) -> Option<SavedPath> {
+        self.machine.saved_path()
+    }
+
+    fn resume_path(&mut self, now: Time, saved: SavedPath) {
+        self.now = now;
+        self.machine.resume_path(now, saved);
     }
 
     fn listen(&mut self, ports: &[u16]) {

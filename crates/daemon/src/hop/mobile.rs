@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use lasthop_hop::Unreachable;
+use lasthop_hop::{SavedPath, Unreachable};
 use lasthop_kernel::turn::Turn;
 use lasthop_units::{Bytes, LinkEvent, Time};
 
@@ -59,6 +59,14 @@ pub(crate) trait MobileHop: Hop<Id = ()> {
     fn in_round_trip(&self) -> Bytes {
         Bytes::ZERO
     }
+
+    /// What the path to the base is worth, as far as it was seen.
+    fn saved_path(&self) -> Option<SavedPath> {
+        None
+    }
+
+    /// The association that is to be made is on a path that was worth this before.
+    fn resume_path(&mut self, _now: Time, _saved: SavedPath) {}
 
     /// Announces servers on these ports to the base, after each handshake too (MOB-8). Where the hop
     /// has no message for it, the base offers each connection.

@@ -77,8 +77,14 @@ impl MobileRole {
         let Some(station) = self.stations.get_mut(i) else { return };
         if let (Some(part), Some(addr)) = (station.part, station.addresses.take()) {
             station.local = local_towards(addr);
+            let saved = station.saved.get(station.local);
             let (hop, mut turn) = core.turn();
-            hop.with(&mut turn, part, |hop, turn| hop.set_base(turn, addr));
+            hop.with(&mut turn, part, |hop, turn| {
+                if let Some(saved) = saved {
+                    hop.resume_path(turn.now, saved);
+                }
+                hop.set_base(turn, addr);
+            });
         }
     }
 

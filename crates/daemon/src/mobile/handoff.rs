@@ -496,6 +496,8 @@ impl MobileRole {
             }
             (station.until, station.asked) = (None, None);
             if let Some(part) = station.part.take() {
+                let worth = core.hop.get(part).and_then(MobileHop::saved_path);
+                station.saved.insert(station.local, worth);
                 close_hop(core, part);
             }
         }
@@ -523,6 +525,10 @@ impl MobileRole {
             let Some(part) = station.part else { continue };
             let ours = station.addresses.used().and_then(local_towards);
             let before = std::mem::replace(&mut station.local, ours);
+            if before != ours {
+                let worth = core.hop.get(part).and_then(MobileHop::saved_path);
+                station.saved.insert(before, worth);
+            }
             let stranded = before.is_some_and(|ip| changes.lost.contains(&ip));
             let bound = core.hop.get(part).is_some_and(|hop| !hop.roams());
             if i == self.here && bound && stranded && self.resumed {

@@ -1,11 +1,16 @@
 //! A base as the mobile knows it: where it is, and the association with it if there is one.
 
+use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use lasthop_hop::SavedPath;
 use lasthop_units::Time;
 
 use super::config::Candidate;
+
+/// Paths to a base whose worth is kept.
+const PATHS: usize = 4;
 
 /// A base.
 #[derive(Debug)]
@@ -17,6 +22,7 @@ pub(super) struct KnownBase {
     pub(super) until: Option<Time>,
     /// Our address on the way to it, as last queried.
     pub(super) local: Option<IpAddr>,
+    pub(super) saved: SavedPaths,
     /// Its liveness when it was last probed.
     pub(super) asked: Option<Liveness>,
     /// It has refused the session: until then it is only moved to on request.
@@ -83,6 +89,25 @@ impl Addresses {
     }
 }
 
+/// What paths to a base were worth when they were left, by our address on each.
+#[derive(Debug, Default)]
+pub(super) struct SavedPaths(VecDeque<(Option<IpAddr>, SavedPath)>);
+
+impl SavedPaths {
+    /// The path from this address is left.
+    pub(super) fn insert(&mut self, local: Option<IpAddr>, worth: Option<SavedPath>) {
+        let Some(worth) = worth else { return };
+        self.0.retain(|(known, _)| *known != local);
+        self.0.truncate(PATHS - 1);
+        self.0.push_front((local, worth));
+    }
+
+    /// What the path from this address was worth.
+    pub(super) fn get(&self, local: Option<IpAddr>) -> Option<SavedPath> {
+        self.0.iter().find(|(known, _)| *known == local).map(|(_, worth)| *worth)
+    }
+}
+
 impl KnownBase {
     /// A base without a hop.
     pub(super) fn new(config: Candidate) -> Self {
@@ -91,6 +116,7 @@ impl KnownBase {
             part: None,
             until: None,
             local: None,
+            saved: SavedPaths::default(),
             asked: None,
             avoid_until: None,
             handoffs: 0,
@@ -121,6 +147,8 @@ impl KnownBase {
 
 #[cfg(test)]
 mod tests {
+    use lasthop_units::Rate;
+
     use super::*;
 
     #[test]
@@ -134,6 +162,24 @@ mod tests {
         assert_eq!(addresses.take(), Some(a));
         assert!(addresses.set(vec![c]));
         assert_eq!(addresses.take(), Some(c));
+    }
+
+    #[test]
+    fn what_a_path_was_worth_is_known_by_our_address_on_it() {
+        let worth = |mbps| SavedPath {
+            sending: Rate::from_mbps(mbps),
+            receiving: Rate::ZERO,
+            rtt: Duration::from_millis(40),
+        };
+        let mut paths = SavedPaths::default();
+        let ours = |n: u8| Some(IpAddr::from([10, 0, 0, n]));
+        for n in 1..=5 {
+            paths.insert(ours(n), Some(worth(u64::from(n))));
+            paths.insert(ours(n), None);
+        }
+        paths.insert(ours(5), Some(worth(50)));
+        let found = [5, 2, 1].map(|n| paths.get(ours(n)));
+        assert_eq!(found, [Some(worth(50)), Some(worth(2)), None]);
     }
 
     #[test]

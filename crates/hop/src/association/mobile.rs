@@ -8,6 +8,7 @@ use lasthop_units::{LinkEvent, Time};
 use super::{Association, AssociationEvent, Link, Transmit};
 use crate::config::Limits;
 use crate::evidence::Evidence;
+use crate::saved_path::SavedPath;
 use crate::stats::HopStats;
 use crate::transport::{CloseReason, Role, Transport};
 use crate::unreachable::Unreachable;
@@ -122,6 +123,8 @@ pub struct MobileEnd<K: MobileLink> {
     doubted: [Option<Time>; 3],
     events: VecDeque<AssociationEvent>,
     pub(super) refused: u64,
+    /// What the path to the base was worth to an association before.
+    saved: Option<SavedPath>,
 }
 
 impl<K: MobileLink> MobileEnd<K> {
@@ -144,6 +147,7 @@ impl<K: MobileLink> MobileEnd<K> {
             doubted: [Some(now), None, None],
             events: VecDeque::new(),
             refused: 0,
+            saved: None,
         };
         mobile.start_question(now);
         mobile
@@ -154,6 +158,22 @@ impl<K: MobileLink> MobileEnd<K> {
     /// [`GREETING_MAX`](super::GREETING_MAX), or if the association stands already.
     pub fn greet(&mut self, now: Time, greeting: &[u8]) {
         K::greet(self, now, greeting);
+    }
+
+    /// What the path to the base is worth, or was to an association before; to be kept for
+    /// [`resume_path`](Self::resume_path).
+    pub fn saved_path(&self) -> Option<SavedPath> {
+        self.association.transport.saved_path().or(self.saved)
+    }
+
+    /// The next association is on a path that was worth this before. Half of it is used at first, if the round trip
+    /// is about the same; the base is told what it may use.
+    pub fn resume_path(&mut self, now: Time, saved: SavedPath) {
+        let known = self.saved.replace(saved) == Some(saved);
+        if !known && !self.is_up() {
+            self.use_saved();
+            self.start_question(now);
+        }
     }
 
     /// The base is at another address from now on.
@@ -304,7 +324,7 @@ impl<K: MobileLink> MobileEnd<K> {
     ) {
         let stood = self.association.link().map(Link::has_received);
         if stood == Some(true) {
-            self.association.transport.restart(now);
+            self.restart(now);
             self.events.push_back(AssociationEvent::Lost(CloseReason::Silence));
         }
         // A copy of the answer may come from anywhere: the base is where it was asked.
@@ -315,6 +335,19 @@ impl<K: MobileLink> MobileEnd<K> {
         // Where the base never took the old link up, streams go on over the new one.
         if stood != Some(false) {
             self.events.push_back(AssociationEvent::Up);
+        }
+    }
+
+    /// The next association begins, with what this one has seen of the path.
+    fn restart(&mut self, now: Time) {
+        self.saved = self.saved_path();
+        self.association.transport.restart(now);
+        self.use_saved();
+    }
+
+    fn use_saved(&mut self) {
+        if let Some(saved) = self.saved {
+            self.association.transport.resume_path(saved.sending, saved.rtt);
         }
     }
 
@@ -329,7 +362,7 @@ impl<K: MobileLink> MobileEnd<K> {
         if self.association.standing.take().is_none() {
             return;
         }
-        self.association.transport.restart(now);
+        self.restart(now);
         self.events.push_back(AssociationEvent::Lost(reason));
         K::handle_lost(self);
         if reason != CloseReason::Shutdown {

@@ -39,6 +39,7 @@ impl Transport for MobileTcp {
             first_stream: 0,
             standing: None,
             first_number: 0,
+            resume: None,
         }
     }
 

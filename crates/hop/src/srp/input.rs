@@ -26,6 +26,7 @@ impl Srp {
             return Ok(());
         }
         self.stats.datagrams_received += 1;
+        self.arrivals.on_datagram(now, payload.len() + self.overhead);
         if self.sends_only_probes() {
             // The peer is there again, whatever it sends.
             self.probes.probe_now(now);
@@ -110,7 +111,8 @@ impl Srp {
         self.stats.spurious += outcome.spurious;
         self.stats.lost -= outcome.spurious;
         if let Some(rtt) = outcome.rtt {
-            self.rate.on_round_trip(now, rtt, self.full_datagram());
+            let next = self.recovery.log().next_number();
+            self.rate.on_round_trip(now, rtt, self.full_datagram(), next);
         }
         self.find_losses(now, Some(ack.first));
         let datagram = self.full_datagram();

@@ -18,6 +18,7 @@
 //! returns `None`, then sleep until [`next_timeout`](Srp::next_timeout). Time must not go
 //! backwards.
 
+mod arrivals;
 mod close_state;
 mod content;
 mod copies;
@@ -49,6 +50,7 @@ use lasthop_units::{Bytes, Rate, Time};
 use crate::config::{HopConfig, Limits, Window};
 use crate::stats::HopStats;
 use crate::transport::Role;
+use arrivals::Arrivals;
 use close_state::CloseState;
 use copies::Copies;
 use mtu::MtuSearch;
@@ -73,6 +75,8 @@ pub struct Srp {
     streams: StreamSet,
     /// Numbers of datagrams that came, and when to acknowledge them.
     received: Received,
+    /// How much arrives.
+    arrivals: Arrivals,
     /// Datagrams that left, and what became of them.
     recovery: Recovery,
     /// How fast the hop is, and how much may be on its way.
@@ -103,6 +107,7 @@ impl Srp {
             overhead,
             streams: StreamSet::new(config.clone(), role, peer),
             received: Received::new(),
+            arrivals: Arrivals::new(now),
             recovery: Recovery::new(now),
             rate: RateControl::new(now, config.initial_datagrams),
             pacer: Pacer::new(now),

@@ -220,7 +220,7 @@ impl Srp {
         if kind != Kind::NotEliciting {
             self.probes.on_eliciting(now);
             let (rate, bytes) = (self.pacing_rate(), Bytes::from(size));
-            let service = rate.max(self.rate.service_rate(self.full_datagram())).time_for(bytes);
+            let service = rate.max(self.rate.service_rate()).time_for(bytes);
             departure = self.pacer.on_sent(now, rate.time_for(bytes), service);
         }
         self.recovery.on_sent(Sent {

@@ -13,6 +13,8 @@
 //! a CUBIC sender. Against such a neighbour a window that follows CUBIC's own curve (RFC 9438)
 //! keeps a fair share, until the queue is seen empty again.
 
+mod startup;
+
 use core::time::Duration;
 
 use lasthop_units::{Rate, Time};
@@ -42,8 +44,6 @@ const LOSS_DATAGRAMS: f64 = 300.0;
 const INTERVAL_MIN: Duration = Duration::from_millis(4);
 /// Never slower than this, whatever was measured: a hop that carries TCP carries this.
 const RATE_FLOOR: f64 = 16_000.0;
-/// Datagrams that leave together in startup.
-const TRAIN: u32 = 8;
 /// Bounds of what may leave together, in time at the rate.
 const QUANTUM_MIN: Duration = Duration::from_millis(1);
 const QUANTUM_MAX: Duration = Duration::from_millis(4);
@@ -64,6 +64,10 @@ pub(super) struct RateControl {
     /// Datagrams in the first round trip.
     initial: u32,
     mode: Mode,
+    /// What the path was worth to an association before, in bits per second, and its least round trip.
+    saved: Option<(f64, Duration)>,
+    /// The rate follows from that, and is to be validated.
+    jumped: bool,
     /// Pacing rate, bits per second.
     rate: f64,
     /// Our share of what the hop delivers, as last measured while it had a queue.
@@ -112,6 +116,8 @@ impl RateControl {
         Self {
             initial,
             mode: Mode::Startup,
+            saved: None,
+            jumped: false,
             rate: 0.0,
             capacity: 0.0,
             loss: 0.0,
@@ -151,12 +157,9 @@ impl RateControl {
     /// beside the round trip.
     pub(super) fn quantum(&self) -> Duration {
         match self.mode {
-            Mode::Startup => {
-                let one = Duration::from_secs_f64(12_000.0 / self.rate.max(RATE_FLOOR));
-                (TRAIN * one).min(self.rtt_min() / 4).max(QUANTUM_MIN)
-            }
+            Mode::Startup if !self.is_close() => self.train().max(QUANTUM_MIN),
             Mode::Compete => QUANTUM_MIN,
-            Mode::Steady => (self.rtt_min() / 16).clamp(QUANTUM_MIN, QUANTUM_MAX),
+            Mode::Startup | Mode::Steady => (self.rtt_min() / 16).clamp(QUANTUM_MIN, QUANTUM_MAX),
         }
     }
 
@@ -172,10 +175,13 @@ impl RateControl {
         let initial = u64::from(self.initial) * datagram as u64;
         if !self.is_measured() {
             // The round trip of a small datagram does not depend on a slow hop's rate.
-            return initial;
+            return initial.max(self.jump_bytes());
         }
         let round_trip = self.rtt_min() + self.queue_high() + Duration::from_millis(5);
-        let bytes = self.rate.max(self.capacity) / 8.0 * round_trip.as_secs_f64();
+        // In startup the rate may be far from what the hop was seen to follow.
+        let ahead = self.mode == Mode::Startup && self.plateau > 0;
+        let rate = if ahead { self.capacity } else { self.rate.max(self.capacity) };
+        let bytes = rate / 8.0 * round_trip.as_secs_f64();
         (2.0 * bytes) as u64 + initial
     }
 
@@ -199,10 +205,9 @@ impl RateControl {
         Rate::from_bps(self.capacity as u64)
     }
 
-    /// How fast the hop works off what is there, where a full datagram has `datagram` bytes; in startup that
-    /// is more than it was given.
-    pub(super) fn service_rate(&self, datagram: usize) -> Rate {
-        let train = self.trains.rate(datagram).filter(|_| self.mode == Mode::Startup);
+    /// How fast the hop works off what is there; in startup that is more than it was given.
+    pub(super) fn service_rate(&self) -> Rate {
+        let train = self.trains.rate().filter(|_| self.mode == Mode::Startup);
         Rate::from_bps(train.unwrap_or(self.capacity) as u64)
     }
 
@@ -216,17 +221,21 @@ impl RateControl {
         self.rtt_min_us.get().map_or(Duration::from_millis(100), Duration::from_micros)
     }
 
+    /// The least round trip of late, if one was measured on this path.
+    pub(super) fn rtt_min_here(&self) -> Option<Duration> {
+        self.rtt_min_us.get().map(Duration::from_micros)
+    }
+
     /// The least round trip of late, of the path before if none was measured on this one.
     pub(super) fn rtt_min_measured(&self) -> Option<Duration> {
         self.rtt_min_us.get().or(self.rtt_min_before).map(Duration::from_micros)
     }
 
-    /// Takes in a round-trip time, without which no rate can be set.
-    pub(super) fn on_round_trip(&mut self, now: Time, rtt: Duration, datagram: usize) {
+    /// Takes in a round-trip time, without which no rate can be set, before the datagram `next` is sent.
+    pub(super) fn on_round_trip(&mut self, now: Time, rtt: Duration, datagram: usize, next: u64) {
         self.rtt_min_us.insert(now, (rtt.as_micros() as u64).max(1));
         if self.rate == 0.0 {
-            let first = f64::from(self.initial) * datagram as f64 * 8.0;
-            self.rate = (first / self.rtt_min().as_secs_f64()).clamp(RATE_FLOOR, 1e9);
+            self.set_first_rate(datagram, next);
         }
     }
 
@@ -256,7 +265,7 @@ impl RateControl {
             self.trains.on_ack(&s);
         }
         // Once trains have shown the rate, a part of a round trip tells whether the hop follows.
-        let part = if startup && self.trains.rate(s.datagram).is_some() { 8 } else { 2 };
+        let part = if startup && self.trains.rate().is_some() { 8 } else { 2 };
         let wanted = (self.rtt_min() / part).max(INTERVAL_MIN);
         let unbroken = Interval::add_sample(&mut self.unbroken, &s, wanted);
         let any = Interval::add_sample(&mut self.interval, &s, wanted);
@@ -300,7 +309,7 @@ impl RateControl {
             self.end_draining(s);
         } else if self.mode == Mode::Startup
             && m.start_latest >= self.changed_at
-            && let Some(train) = self.trains.rate(s.datagram)
+            && let Some(train) = self.trains.rate()
         {
             self.approach(train, s);
         }
@@ -379,46 +388,6 @@ impl RateControl {
             && m.queue_max > high * 2
     }
 
-    fn startup(&mut self, now: Time, s: &Sample, m: &Measurement, measured: f64, high: Duration) {
-        if m.queue_min > high {
-            self.mode = Mode::Steady;
-            self.reduce_rate(now, s, m, measured);
-            return;
-        }
-        self.capacity = self.capacity.max(measured);
-        if m.start_latest < self.changed_at {
-            return;
-        }
-        if measured < 0.7 * self.rate {
-            self.plateau += 1;
-            if self.plateau >= 3 {
-                self.mode = Mode::Steady;
-                self.capacity = measured;
-                self.set_rate(1.05 * measured, s);
-            }
-            return;
-        }
-        self.plateau = 0;
-        let Some(train) = self.trains.rate(s.datagram) else {
-            self.set_rate(2.0 * self.rate.min(1.25 * measured), s);
-            return;
-        };
-        if self.rate >= 0.9 * train {
-            self.full += 1;
-            if self.full >= 3 {
-                self.mode = Mode::Steady;
-                self.capacity = train;
-            }
-        }
-        self.approach(train, s);
-    }
-
-    /// In startup the rate approaches what trains show of the hop: half of it first, unless that is near.
-    fn approach(&mut self, train: f64, s: &Sample) {
-        let near = 4.0 * self.rate > train;
-        self.set_rate(if near { 0.97 * train } else { (8.0 * self.rate).min(0.5 * train) }, s);
-    }
-
     fn steady(&mut self, now: Time, s: &Sample, m: &Measurement, measured: f64, high: Duration) {
         if m.queue_min > high {
             self.reduce_rate(now, s, m, measured);
@@ -475,6 +444,7 @@ impl RateControl {
         self.capacity = measured;
         self.set_rate(measured * self.drain_factor(m.queue_min), s);
         self.draining = true;
+        self.jumped = false;
         self.unopposed = 0;
         self.plateau = 0;
         self.last_cut = now;
@@ -571,6 +541,7 @@ impl RateControl {
     /// The hop has fallen silent or changed its address: what was being measured is void, what was
     /// known of its rate is the best guess still.
     pub(super) fn on_interruption(&mut self) {
+        self.forget_jump();
         self.interval = None;
         self.unbroken = None;
         self.standing = None;

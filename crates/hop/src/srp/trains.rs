@@ -35,9 +35,9 @@ impl Trains {
         }
     }
 
-    /// Bits per second, once enough was seen where a full datagram has `datagram` bytes.
-    pub(super) fn rate(&self, datagram: usize) -> Option<f64> {
-        let enough = self.bytes >= DATAGRAMS_MIN * datagram as f64;
+    /// Bits per second, once enough was seen.
+    pub(super) fn rate(&self) -> Option<f64> {
+        let enough = self.bytes >= DATAGRAMS_MIN * self.last?.datagram as f64;
         enough.then(|| self.bytes * 8e6 / self.took_us)
     }
 

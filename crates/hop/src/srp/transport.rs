@@ -2,10 +2,12 @@
 
 use core::time::Duration;
 
-use lasthop_units::{Bytes, LinkEvent, Time};
+use lasthop_units::{Bytes, LinkEvent, Rate, Time};
 
 use super::Srp;
+use super::arrivals::Arrivals;
 use crate::config::{HopConfig, Limits};
+use crate::saved_path::SavedPath;
 use crate::stats::HopStats;
 use crate::streams::{RecvState, StreamError, StreamEvent, StreamId, StreamState, Streams};
 use crate::transport::{CloseReason, Packet, Role, Transport};
@@ -29,6 +31,9 @@ impl Transport for Srp {
 
     fn establish(&mut self, now: Time, peer: &Limits) {
         self.streams.establish(peer);
+        if let Some((rate, rtt)) = peer.resume {
+            self.rate.resume(rate, rtt);
+        }
         self.pacer.start(now);
     }
 
@@ -63,6 +68,7 @@ impl Transport for Srp {
 
     fn handle_moved(&mut self, now: Time) {
         self.rate.on_new_path();
+        self.arrivals = Arrivals::new(now);
         self.mtu.on_new_path();
         if !self.rate.is_measured() {
             self.probes.on_unmeasured_path(now);
@@ -85,7 +91,18 @@ impl Transport for Srp {
 
     fn seed_round_trip(&mut self, now: Time, rtt: Duration) {
         self.recovery.on_round_trip(rtt);
-        self.rate.on_round_trip(now, rtt, self.full_datagram());
+        let next = self.recovery.log().next_number();
+        self.rate.on_round_trip(now, rtt, self.full_datagram(), next);
+    }
+
+    fn saved_path(&self) -> Option<SavedPath> {
+        let (sending, receiving) = (self.rate.delivery_rate(), self.arrivals.most());
+        let rtt = self.rate.rtt_min_here()?;
+        (sending.max(receiving) > Rate::ZERO).then_some(SavedPath { sending, receiving, rtt })
+    }
+
+    fn resume_path(&mut self, rate: Rate, rtt: Duration) {
+        self.rate.resume(rate, rtt);
     }
 
     fn handle(&mut self, now: Time, number: u64, packet: &[u8]) {

@@ -1,6 +1,8 @@
 //! The transport's limits inside a handshake's hello.
 
-use lasthop_units::Bytes;
+use core::time::Duration;
+
+use lasthop_units::{Bytes, Rate};
 use lasthop_wire::datagram;
 use lasthop_wire::varint;
 
@@ -8,6 +10,9 @@ use crate::config::Limits;
 
 /// What a mobile may say in its first datagram.
 pub const GREETING_MAX: usize = datagram::MAX_LIMITS - 48;
+
+/// Two numbers.
+const RESUME_MAX: usize = 16;
 
 impl Limits {
     /// Nothing may be sent yet: the peer's limits are not known.
@@ -18,11 +23,13 @@ impl Limits {
         first_stream: 0,
         standing: None,
         first_number: 0,
+        resume: None,
     };
 
     /// Five numbers; unless it is 0, the [`Transport::ID`] of the transport that they bound; unless it is 0,
-    /// the first packet number; behind them the greeting, if there is one, with its length. A later version
-    /// may append more.
+    /// the first packet number; behind them the greeting, if there is one, with its length; behind that what the
+    /// path was worth, if that is known and there is room: bits per second, and the round trip in microseconds. A
+    /// later version may append more.
     pub(super) fn encode(&self, transport: u64, greeting: &[u8]) -> datagram::Limits {
         let fields = [
             self.stream_window.get(),
@@ -34,28 +41,32 @@ impl Limits {
             self.first_number,
         ];
         let needed = match (self.first_number, transport) {
-            _ if !greeting.is_empty() => 7,
+            _ if !greeting.is_empty() || self.resume.is_some() => 7,
             (0, 0) => 5,
             (0, _) => 6,
             _ => 7,
         };
         let fields = &fields[..needed];
         let mut bytes = [0; datagram::MAX_LIMITS];
-        let mut len = 0;
-        let mut put = |bytes: &mut [u8], n: u64| {
+        let put = |bytes: &mut [u8], at: usize, n: u64| {
             let n = n.min(varint::MAX);
-            varint::put(&mut bytes[len..], n);
-            len += varint::len(n);
-            len
+            varint::put(&mut bytes[at..], n);
+            at + varint::len(n)
         };
         let mut end = 0;
         for n in fields {
-            end = put(&mut bytes, *n);
+            end = put(&mut bytes, end, *n);
         }
-        if !greeting.is_empty() {
-            let start = put(&mut bytes, greeting.len() as u64);
+        if !greeting.is_empty() || self.resume.is_some() {
+            let start = put(&mut bytes, end, greeting.len() as u64);
             end = start + greeting.len();
             bytes[start..end].copy_from_slice(greeting);
+        }
+        if let Some((rate, rtt)) = self.resume
+            && end + RESUME_MAX <= bytes.len()
+        {
+            end = put(&mut bytes, end, rate.as_bps());
+            end = put(&mut bytes, end, rtt.as_micros() as u64);
         }
         datagram::Limits::new(&bytes[..end]).unwrap_or(datagram::Limits::NONE)
     }
@@ -73,6 +84,15 @@ impl Limits {
         read().unwrap_or_default()
     }
 
+    /// What the path was worth, behind the greeting.
+    fn decode_resume(behind: &[u8]) -> Option<(Rate, Duration)> {
+        let (len, rest) = varint::get(behind)?;
+        let rest = rest.get(usize::try_from(len).ok()?..)?;
+        let (rate, rest) = varint::get(rest)?;
+        let (rtt, _) = varint::get(rest)?;
+        Some((Rate::from_bps(rate), Duration::from_micros(rtt)))
+    }
+
     /// `None` if a number is missing, or if they are another transport's.
     pub(super) fn decode(limits: &datagram::Limits, transport: u64) -> Option<Self> {
         let (stream_window, rest) = varint::get(limits)?;
@@ -81,7 +101,7 @@ impl Limits {
         let (first_stream, rest) = varint::get(rest)?;
         let (standing, rest) = varint::get(rest)?;
         let (theirs, rest) = optional(rest)?;
-        let (first_number, _) = optional(rest)?;
+        let (first_number, rest) = optional(rest)?;
         if theirs != transport {
             return None;
         }
@@ -92,6 +112,7 @@ impl Limits {
             first_stream,
             standing: standing.checked_sub(1).and_then(|n| u32::try_from(n).ok()),
             first_number,
+            resume: Self::decode_resume(rest),
         })
     }
 }
@@ -104,6 +125,7 @@ fn optional(bytes: &[u8]) -> Option<(u64, &[u8])> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::HopConfig;
 
     #[test]
     fn limits_survive_the_hello_and_garbage_is_refused() {
@@ -114,6 +136,7 @@ mod tests {
             first_stream: 12,
             standing: Some(0),
             first_number: 0,
+            resume: None,
         };
         for (transport, first_number) in [(0, 0), (1, 0), (0, 1 << 40), (1, 1 << 40)] {
             let limits = Limits { first_number, ..limits };
@@ -127,5 +150,18 @@ mod tests {
             assert_eq!(Limits::decode(&encoded, 1 - transport), None);
         }
         assert_eq!(Limits::decode(&datagram::Limits::NONE, 0), None);
+    }
+
+    #[test]
+    fn what_a_path_was_worth_survives_the_hello_beside_the_greeting() {
+        let resume = Some((Rate::from_mbps(20), Duration::from_millis(600)));
+        let limits = Limits { resume, ..Limits::of(&HopConfig::default()) };
+        for transport in [0, 1] {
+            for greeting in [&[][..], &[7; 100], &[7; GREETING_MAX]] {
+                let encoded = limits.encode(transport, greeting);
+                assert_eq!(Limits::greeting(&encoded), greeting);
+                assert_eq!(Limits::decode(&encoded, transport), Some(limits));
+            }
+        }
     }
 }

@@ -259,6 +259,7 @@ impl<A: Copy + Eq, T: Transport> MobileLink for NumberedLink<A, T> {
     }
 
     fn question(mobile: &mut MobileEnd<Self>, at: Time) -> Option<Init> {
+        let resume = mobile.saved_path().map(|saved| (saved.receiving, saved.rtt));
         let (association, link) = (&mobile.association, &mut mobile.link);
         link.inits += 1;
         // What one handshake draws no other may: part of it is seen on the hop.
@@ -276,6 +277,7 @@ impl<A: Copy + Eq, T: Transport> MobileLink for NumberedLink<A, T> {
                 first_stream: association.transport.first_stream(),
                 standing,
                 first_number,
+                resume,
                 ..T::limits(&mobile.config)
             }
             .encode(T::ID, &link.greeting),

@@ -23,6 +23,22 @@ fn download(w: &mut Ends, id: StreamId, time: Duration) -> usize {
     got
 }
 
+/// A base that begins anew with a mobile is told what the path was worth, and begins with half of it.
+#[test]
+fn what_a_path_was_worth_survives_the_base() {
+    let (mut w, id) = downloading();
+    let first = w.association().stats().pacing_rate;
+    download(&mut w, id, Duration::from_secs(2));
+    let worth = w.mobile().saved_path().unwrap();
+    assert_eq!(worth.rtt, Duration::from_millis(40));
+    w.base = new_base(9);
+    w.mobile().write(id, b"more").unwrap();
+    w.run(Duration::from_secs(3));
+    assert!(w.mobile().is_up());
+    let again = w.association().stats().pacing_rate;
+    assert!(again > first && again <= worth.receiving.scale(0.5), "{first} {again} {worth:?}");
+}
+
 /// SEC-6: whoever writes others' addresses into its datagrams has them sent little.
 #[test]
 fn an_address_that_does_not_answer_is_sent_little() {

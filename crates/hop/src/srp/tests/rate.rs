@@ -188,8 +188,20 @@ fn a_neighbour_that_leaves_gives_the_queue_back() {
 
 /// How long it takes from the first data on until nine tenths of what the hop carries have been used for a
 /// round trip or a quarter of a second, and the share of datagrams that its queue drops until a second later.
-fn start_up(rate: Rate, delay: Duration, loss: f64, seed: u64) -> (Duration, f64) {
+fn start_up(
+    rate: Rate,
+    delay: Duration,
+    loss: f64,
+    seed: u64,
+    saved: Option<Rate>,
+) -> (Duration, f64) {
     let mut w = Pairs::new(seed);
+    if let Some(saved) = saved {
+        w.ends[0][1].resume_path(saved, 2 * delay);
+    }
+    for end in &mut w.ends[0] {
+        end.seed_round_trip(Time::ZERO, 2 * delay);
+    }
     for p in &mut w.pipes {
         (p.rate, p.delay, p.loss) = (rate, delay, loss);
     }
@@ -222,7 +234,7 @@ fn start_up_reaches_the_limit_soon_and_drops_little() {
         for ms in [5, 20, 100, 300] {
             for (loss, seed) in [(0.0, 1), (0.05, 1), (0.05, 2), (0.2, 1), (0.2, 2)] {
                 let (rate, delay) = (Rate::from_mbps(mbps), Duration::from_millis(ms));
-                let (took, dropped) = start_up(rate, delay, loss, seed);
+                let (took, dropped) = start_up(rate, delay, loss, seed, None);
                 let what = alloc::format!(
                     "{mbps} Mbit/s, {ms} ms, loss {loss}, seed {seed}: {took:?}, dropped {dropped:.4}"
                 );
@@ -230,6 +242,27 @@ fn start_up_reaches_the_limit_soon_and_drops_little() {
                 assert!(took <= 16 * delay + Duration::from_secs(1), "{what}");
                 assert!(dropped <= 0.02, "{what}");
             }
+        }
+    }
+}
+
+/// Half of what a path was worth is used at once; if it is worth less, or another one by its round trip, that
+/// costs little.
+#[test]
+fn a_path_that_is_remembered_is_used_sooner() {
+    let delay = Duration::from_millis(300);
+    for mbps in [10, 20] {
+        for (loss, seed) in [(0.0, 1), (0.05, 1), (0.05, 2), (0.05, 3)] {
+            let rate = Rate::from_mbps(mbps);
+            let [anew, again, wrong] = [None, Some(rate), Some(rate.scale(4.0))]
+                .map(|saved| start_up(rate, delay, loss, seed, saved));
+            let what = alloc::format!(
+                "{mbps} Mbit/s, loss {loss}, seed {seed}: {anew:?} {again:?} {wrong:?}"
+            );
+            std::println!("{what}");
+            assert!(again.0 <= Duration::from_secs(3) && again.0 < anew.0, "{what}");
+            assert!(again.1 <= 0.02, "{what}");
+            assert!(wrong.0 <= 16 * delay + Duration::from_secs(1), "{what}");
         }
     }
 }

@@ -1,0 +1,123 @@
+//! From the first datagram to the hop's rate.
+//!
+//! Datagrams leave in trains, which show the rate before it is used. What a path was worth to an association
+//! before is used carefully (draft-ietf-tsvwg-careful-resume): the first round trip goes at half of it, if the
+//! round trip is about what it was, and what does not arrive ends that.
+
+use core::mem::take;
+use core::time::Duration;
+
+use lasthop_units::{Rate, Time};
+
+use super::{Mode, RATE_FLOOR, RateControl};
+use crate::srp::interval::Measurement;
+use crate::srp::sample::Sample;
+
+/// Datagrams that leave together.
+const TRAIN: u32 = 8;
+/// No faster before anything was measured.
+const FIRST_MAX: f64 = 1e9;
+/// At most so many bytes are on their way because the path was worth much before.
+const JUMP_MAX: f64 = 4e6;
+
+impl RateControl {
+    /// The rate is about what trains show.
+    pub(super) fn is_close(&self) -> bool {
+        self.trains.rate().is_some_and(|train| self.rate >= 0.9 * train)
+    }
+
+    /// How much leaves together until then.
+    pub(super) fn train(&self) -> Duration {
+        let one = Duration::from_secs_f64(12_000.0 / self.rate.max(RATE_FLOOR));
+        (TRAIN * one).min(self.rtt_min() / 4)
+    }
+
+    /// What the path was worth to an association before, told before this one has measured anything.
+    pub(in crate::srp) fn resume(&mut self, rate: Rate, rtt: Duration) {
+        self.saved = Some((rate.as_bps() as f64, rtt));
+    }
+
+    /// The round trip is known, and nothing more: the initial datagrams in one, or half of what the path was
+    /// worth before. The datagram `next` is the first at that rate.
+    pub(super) fn set_first_rate(&mut self, datagram: usize, next: u64) {
+        let rtt = self.rtt_min();
+        let initial = f64::from(self.initial) * datagram as f64 * 8.0 / rtt.as_secs_f64();
+        // Another round trip is another path's.
+        let alike = |saved: Duration| saved <= 2 * rtt && rtt <= 2 * saved;
+        let saved = self.saved.filter(|(_, saved)| alike(*saved)).map_or(0.0, |(rate, _)| rate);
+        let jump = (0.5 * saved).min(8.0 * JUMP_MAX / rtt.as_secs_f64());
+        self.rate = initial.max(jump).clamp(RATE_FLOOR, FIRST_MAX);
+        if jump > initial {
+            (self.jumped, self.changed_at) = (true, next);
+        }
+    }
+
+    /// Bytes that may be on their way because of what the path was worth.
+    pub(super) fn jump_bytes(&self) -> u64 {
+        let bytes = self.rate / 8.0 * self.rtt_min().as_secs_f64();
+        if self.jumped { bytes as u64 } else { 0 }
+    }
+
+    /// There is trouble before anything was validated: the beginning is as on a path that is not known.
+    pub(super) fn forget_jump(&mut self) {
+        if take(&mut self.jumped) {
+            (self.rate, self.saved) = (0.0, None);
+        }
+    }
+
+    pub(super) fn startup(
+        &mut self,
+        now: Time,
+        s: &Sample,
+        m: &Measurement,
+        measured: f64,
+        high: Duration,
+    ) {
+        if m.queue_min > high {
+            self.mode = Mode::Steady;
+            self.reduce_rate(now, s, m, measured);
+            return;
+        }
+        if m.start_latest < self.changed_at {
+            if !self.jumped {
+                self.capacity = self.capacity.max(measured);
+            }
+            return;
+        }
+        if take(&mut self.jumped) && m.delivered < 0.7 * self.rate {
+            // The path is not worth what it was: on from what has arrived.
+            self.capacity = m.delivered;
+            self.set_rate(m.delivered, s);
+            return;
+        }
+        self.capacity = self.capacity.max(measured);
+        if measured < 0.7 * self.rate {
+            self.plateau += 1;
+            if self.plateau >= 3 {
+                self.mode = Mode::Steady;
+                self.capacity = measured;
+                self.set_rate(1.05 * measured, s);
+            }
+            return;
+        }
+        self.plateau = 0;
+        let Some(train) = self.trains.rate() else {
+            self.set_rate(2.0 * self.rate.min(1.25 * measured), s);
+            return;
+        };
+        if self.is_close() {
+            self.full += 1;
+            if self.full >= 3 {
+                self.mode = Mode::Steady;
+                self.capacity = train;
+            }
+        }
+        self.approach(train, s);
+    }
+
+    /// In startup the rate approaches what trains show of the hop: half of it first, unless that is near.
+    pub(super) fn approach(&mut self, train: f64, s: &Sample) {
+        let near = 4.0 * self.rate > train;
+        self.set_rate(if near { 0.97 * train } else { (8.0 * self.rate).min(0.5 * train) }, s);
+    }
+}
