@@ -18,6 +18,8 @@ const TIGHTEST: usize = 1024;
 pub struct Ring {
     bytes: Box<[u8]>,
     start: u64,
+    /// The offset that is at the beginning of the memory.
+    origin: u64,
 }
 
 impl Ring {
@@ -35,7 +37,7 @@ impl Ring {
     #[inline]
     fn position(&self, offset: u64) -> usize {
         // The capacity is a power of two, so that a mask finds the place.
-        (offset as usize) & (self.bytes.len() - 1)
+        (offset.wrapping_sub(self.origin) as usize) & (self.bytes.len() - 1)
     }
 
     /// The least capacity with room for so many bytes: at most twice as much, or a KiB.
@@ -78,7 +80,8 @@ impl Ring {
 
     /// Moves the first `kept` bytes into a ring of that capacity, which has room for them.
     fn resize(&mut self, capacity: usize, kept: usize) {
-        let resized = Self { bytes: vec![0; capacity].into_boxed_slice(), start: self.start };
+        let bytes = vec![0; capacity].into_boxed_slice();
+        let resized = Self { bytes, start: self.start, origin: self.start };
         let old = core::mem::replace(self, resized);
         let (a, b) = old.slices(old.start..old.start + kept as u64);
         self.write(old.start, a);
@@ -127,6 +130,12 @@ impl Ring {
     pub fn advance(&mut self, offset: u64) {
         debug_assert!(offset >= self.start);
         self.start = offset;
+    }
+
+    /// An empty ring begins anew where its memory does: what was used last is still in a near cache.
+    #[inline]
+    pub fn rewind(&mut self) {
+        self.origin = self.start;
     }
 
     /// Whether an empty ring's memory is to be given back.

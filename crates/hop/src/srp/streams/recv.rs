@@ -149,9 +149,11 @@ impl RecvHalf {
         }
         let n = (n as u64).min(self.ready - self.ring.start());
         self.ring.advance(self.ring.start() + n);
-        let drained = self.ring.start() == self.ready && self.ahead.is_empty();
-        if drained && (self.size == Some(self.ready) || self.ring.is_idle_waste()) {
-            self.ring.release();
+        if self.ring.start() == self.ready && self.ahead.is_empty() {
+            self.ring.rewind();
+            if self.size == Some(self.ready) || self.ring.is_idle_waste() {
+                self.ring.release();
+            }
         }
         if self.size == Some(self.ring.start()) {
             return false;

@@ -276,8 +276,11 @@ impl SendHalf {
 
     /// Gives back an empty buffer that is not worth keeping.
     pub(super) fn give_back(&mut self) {
-        if self.buffered() == 0 && (self.fin != Fin::Open || self.ring.is_idle_waste()) {
-            self.ring.release();
+        if self.buffered() == 0 {
+            self.ring.rewind();
+            if self.fin != Fin::Open || self.ring.is_idle_waste() {
+                self.ring.release();
+            }
         }
     }
 
