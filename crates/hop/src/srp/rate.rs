@@ -190,9 +190,10 @@ impl RateControl {
         self.capacity > 0.0
     }
 
-    /// The window is the means of control at present, and not only a bound.
+    /// The window is the means of control at present, and not only a bound: against a neighbour, and where the first
+    /// window is less than what leaves together.
     pub(super) fn is_window_driven(&self) -> bool {
-        self.mode == Mode::Compete
+        self.mode == Mode::Compete || (!self.is_measured() && self.rtt_min() < QUANTUM_MIN)
     }
 
     /// Share of datagrams lost to something else than a full queue, from 0 to 1.

@@ -121,3 +121,20 @@ impl RateControl {
         self.set_rate(if near { 0.97 * train } else { (8.0 * self.rate).min(0.5 * train) }, s);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Between processes of one host the first window ends before what leaves together: if each end of it were a pause,
+    /// nothing would ever be measured, and the rate would stay.
+    #[test]
+    fn the_first_window_is_no_pause_where_a_round_trip_is_shorter_than_what_leaves_together() {
+        for (rtt, driven) in [(Duration::from_micros(7), true), (Duration::from_millis(5), false)] {
+            let mut rate = RateControl::new(Time::ZERO, 32);
+            assert!(!rate.is_window_driven());
+            rate.on_round_trip(Time::ZERO, rtt, 1472, 0);
+            assert_eq!(rate.is_window_driven(), driven, "{rtt:?}");
+        }
+    }
+}
