@@ -7,8 +7,8 @@ use core::ops::Range;
 /// The least room that is made.
 const SMALLEST: usize = 16 * 1024;
 /// An empty ring keeps its room for what comes next if it is more than the least, which costs nothing to make again,
-/// and no more than this.
-const KEPT: usize = 1024 * 1024;
+/// and no more than what a fast stream fills in a turn: a page fault for each page of it costs as much as the bytes do.
+const KEPT: usize = 4 * 1024 * 1024;
 /// The least that is left where memory is scarce.
 const TIGHTEST: usize = 1024;
 

@@ -42,7 +42,7 @@ use turns::Turns;
 /// Room is offered in pieces of at most so many bytes.
 const SPACE_MAX: u64 = 256 * 1024;
 /// Nothing more than this is taken from the application ahead of sending, however fast the hop.
-const UNSENT_MAX: u64 = 8 * 1024 * 1024;
+const UNSENT_MAX: u64 = 1024 * 1024;
 
 /// All streams of one end.
 #[derive(Debug)]
