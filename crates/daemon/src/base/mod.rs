@@ -22,7 +22,9 @@ pub use config::{BaseConfig, BaseFile, LimitsFile, TargetsFile};
 pub use policy::TargetPolicy;
 pub use reload::ConfigSource;
 
+use std::io;
 use std::net::SocketAddr;
+use std::thread;
 
 use lasthop_control as control;
 use lasthop_hop::mobile_tcp::MobileTcp;
@@ -129,8 +131,47 @@ impl Base {
     ///
     /// The kernel refused what the loop cannot do without.
     pub fn run(self, stop: &Stop) -> Result<(), RunError> {
-        workers::run(self.workers, stop).map_err(RunError::Kernel)
+        run_all(self.workers, stop).map_err(RunError::Kernel)
     }
+}
+
+/// Runs the first worker here, and the others in threads of their own, until `stop` is requested or one of them
+/// cannot go on.
+///
+/// # Errors
+///
+/// The kernel refused what a loop cannot do without.
+fn run_all(workers: Vec<Driver<BaseRole>>, stop: &Stop) -> io::Result<()> {
+    let mut workers = workers.into_iter();
+    let Some(mut first) = workers.next() else { return Ok(()) };
+    let stops = workers.as_slice().iter().map(|_| Stop::new()).collect::<io::Result<Vec<_>>>()?;
+    first.role_mut().set_stops(stops.clone());
+    thread::scope(|scope| {
+        let mut threads = Vec::new();
+        for (n, (mut worker, own)) in workers.zip(&stops).enumerate() {
+            let thread = thread::Builder::new().name(format!("worker-{}", n + 1));
+            let started = thread.spawn_scoped(scope, move || {
+                let ended = worker.run(own);
+                if ended.is_err() {
+                    stop.request();
+                }
+                ended
+            });
+            if started.is_err() {
+                stop.request();
+            }
+            threads.push(started);
+        }
+        let mut result = first.run(stop);
+        if result.is_err() {
+            stops.iter().for_each(Stop::request);
+        }
+        for thread in threads {
+            let panicked = |_| io::Error::other("a worker panicked");
+            result = result.and(thread.and_then(|thread| thread.join().map_err(panicked)?));
+        }
+        result
+    })
 }
 
 /// The role of a worker, and its hop with those to other bases.

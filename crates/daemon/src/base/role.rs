@@ -136,7 +136,10 @@ impl BaseRole {
     /// Whether there are as many connections as there may be.
     fn is_full(&self, core: &CoreOf<Self>) -> bool {
         let own = core.connections.len();
-        let all = self.workers.as_ref().map_or(own, |workers| workers.count_connections(own));
+        let all = self.workers.as_ref().map_or(own, |workers| {
+            workers.set_connections(own);
+            workers.connections()
+        });
         all >= self.connections_max
     }
 
@@ -509,7 +512,7 @@ impl Role for BaseRole {
             tracing::warn!("{}", handshake::refused(caller, &refused, self.key.as_ref()));
         }
         if let Some(workers) = &self.workers {
-            workers.count_connections(core.connections.len());
+            workers.set_connections(core.connections.len());
             let (hop, mut turn) = core.turn();
             while let Some(stray) = hop.mobiles.poll_stray() {
                 if let Err((from, mobile)) = workers.pass_on(stray) {

@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
-use std::thread;
 
 use lasthop_control::{Counters, Report};
 use lasthop_hop::seal::{Allowed, PublicKey};
@@ -18,9 +17,7 @@ use lasthop_kernel::stop::Stop;
 use lasthop_kernel::turn::Source;
 use lasthop_units::Seed;
 
-use super::role::BaseRole;
 use crate::carrier::Route;
-use crate::driver::Driver;
 
 /// Messages that may wait at a worker before it is sent no more datagrams.
 const WAITING_MAX: usize = 1024;
@@ -183,9 +180,17 @@ impl Workers {
         own
     }
 
-    /// This worker has so many connections: how many all have.
-    pub(super) fn count_connections(&self, own: usize) -> usize {
-        self.connections[self.own].store(own, Ordering::Relaxed);
+    /// This worker has so many connections.
+    pub(super) fn set_connections(&self, own: usize) {
+        let shown = &self.connections[self.own];
+        // What is only read costs the others nothing.
+        if shown.load(Ordering::Relaxed) != own {
+            shown.store(own, Ordering::Relaxed);
+        }
+    }
+
+    /// How many connections all have, as far as they have shown.
+    pub(super) fn connections(&self) -> usize {
         self.connections.iter().map(|of_one| of_one.load(Ordering::Relaxed)).sum()
     }
 
@@ -217,45 +222,6 @@ impl Workers {
         let (client, _, report) = self.gathered.remove(at);
         Some((client, report))
     }
-}
-
-/// Runs the first worker here, and the others in threads of their own, until `stop` is requested or one of them
-/// cannot go on.
-///
-/// # Errors
-///
-/// The kernel refused what a loop cannot do without.
-pub(super) fn run(workers: Vec<Driver<BaseRole>>, stop: &Stop) -> io::Result<()> {
-    let mut workers = workers.into_iter();
-    let Some(mut first) = workers.next() else { return Ok(()) };
-    let stops = workers.as_slice().iter().map(|_| Stop::new()).collect::<io::Result<Vec<_>>>()?;
-    first.role_mut().set_stops(stops.clone());
-    thread::scope(|scope| {
-        let mut threads = Vec::new();
-        for (n, (mut worker, own)) in workers.zip(&stops).enumerate() {
-            let thread = thread::Builder::new().name(format!("worker-{}", n + 1));
-            let started = thread.spawn_scoped(scope, move || {
-                let ended = worker.run(own);
-                if ended.is_err() {
-                    stop.request();
-                }
-                ended
-            });
-            if started.is_err() {
-                stop.request();
-            }
-            threads.push(started);
-        }
-        let mut result = first.run(stop);
-        if result.is_err() {
-            stops.iter().for_each(Stop::request);
-        }
-        for thread in threads {
-            let panicked = |_| io::Error::other("a worker panicked");
-            result = result.and(thread.and_then(|thread| thread.join().map_err(panicked)?));
-        }
-        result
-    })
 }
 
 /// What another worker reports is the process's too.

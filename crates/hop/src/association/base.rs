@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use lasthop_units::Time;
 
-use super::numbered::Stray;
+use super::part::Stray;
 use super::refusal::{Refusal, Refusals, Refused};
 use super::{Association, AssociationEvent, Link, Opened, Transmit};
 use crate::schedule::{Schedule, Slot};

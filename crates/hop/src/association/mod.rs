@@ -14,6 +14,7 @@ mod bare;
 mod base;
 mod mobile;
 mod numbered;
+mod part;
 mod refusal;
 mod stamps;
 
@@ -29,8 +30,8 @@ pub use base::{AssociationId, AssociationOf, AssociationView, BaseEnd, BaseLinks
 pub use mobile::{MobileEnd, MobileLink};
 pub use numbered::{
     Base, BaseStats, GREETING_MAX, Mobile, MobileStats, Numbered, NumberedLink, NumberedLinks,
-    Owner, Part, Stray,
 };
+pub use part::{Owner, Part, Stray};
 pub use refusal::{Refusal, Refusals, Refused};
 pub use stamps::Stamps;
 

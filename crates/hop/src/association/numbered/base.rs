@@ -7,11 +7,12 @@ use lasthop_units::{CarrierAddress, Seed, Stream as Numbers, Time, gather};
 use lasthop_wire::datagram::{Data, Kind, MAX_REPLY_LEN, Token, Unknown};
 
 use super::super::base::{AssociationId, AssociationOf, BaseEnd, BaseLinks};
+use super::super::part::{Part, Parts, Stray};
 use super::super::refusal::Refusal;
 use super::super::{Association, Opened, Transmit};
-use super::handshakes::{Admission, Candidate, Handshakes};
+use super::candidates::Candidate;
+use super::handshakes::{Admission, Handshakes};
 use super::keyset::Keyset;
-use super::part::{Part, Parts, Stray};
 use super::{Numbered, overhead};
 use crate::config::Limits;
 use crate::greeting;

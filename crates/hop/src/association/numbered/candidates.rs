@@ -3,11 +3,63 @@
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use lasthop_units::{Time, Timers};
 
-use super::handshakes::Candidate;
+use super::keyset::Keyset;
+use crate::config::Limits;
 use crate::seal::{Fingerprint, PublicKey};
+
+/// How long a candidate waits for its first authentic datagram.
+const CANDIDATE_LIFE: Duration = Duration::from_secs(5);
+
+/// An answered handshake whose keys nobody has used yet.
+pub(in super::super) struct Candidate<A> {
+    pub(super) fingerprint: Fingerprint,
+    /// Whence its init came first: its mobile has shown no other address.
+    pub(super) from: A,
+    /// When its reply was sent, if it was sent exactly once so far.
+    pub(super) replied: Option<Time>,
+    pub(super) replies: u32,
+    /// Until when its reply is not sent again.
+    pub(super) quiet_until: Time,
+    pub(super) mobile: PublicKey,
+    pub(super) stamp: u64,
+    pub(super) keyset: Keyset,
+    /// The association whose keys these are to be, by its name: none if it is a new one.
+    pub(super) renews: Option<u32>,
+    pub(super) limits: Limits,
+    pub(super) reply: Vec<u8>,
+    pub(super) expires: Time,
+}
+
+impl<A> Candidate<A> {
+    /// Answers, with `reply`, the init that has this fingerprint, this mobile's with this stamp.
+    pub(super) fn new(
+        now: Time,
+        (fingerprint, from): (Fingerprint, A),
+        (mobile, stamp): (PublicKey, u64),
+        keyset: Keyset,
+        limits: Limits,
+        reply: Vec<u8>,
+    ) -> Self {
+        Self {
+            fingerprint,
+            from,
+            replied: None,
+            replies: 0,
+            quiet_until: Time::ZERO,
+            mobile,
+            stamp,
+            keyset,
+            renews: limits.standing,
+            limits,
+            reply,
+            expires: now + CANDIDATE_LIFE,
+        }
+    }
+}
 
 /// Candidates by our names for them.
 pub(in super::super) struct Candidates<A> {

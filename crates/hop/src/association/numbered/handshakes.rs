@@ -8,10 +8,8 @@ use lasthop_units::{CarrierAddress, Time};
 use lasthop_wire::datagram::CookieReply;
 
 use super::super::{Stamps, Transmit};
-use super::candidates::Candidates;
-use super::keyset::Keyset;
+use super::candidates::{Candidate, Candidates};
 use super::sources::Sources;
-use crate::config::Limits;
 use crate::seal::{Fingerprint, PublicKey, Responder};
 use crate::tokens::Tokens;
 
@@ -22,8 +20,6 @@ const CANDIDATES_MAX: usize = 256;
 const CANDIDATES_OF_ONE: usize = 4;
 /// And of a peer that has many associations, which may make as many at once.
 const CANDIDATES_OF_PEER: usize = 128;
-/// How long a candidate waits for its first authentic datagram.
-const CANDIDATE_LIFE: Duration = Duration::from_secs(5);
 /// A reply is not sent again sooner: a mobile repeats its init less often.
 const REPLY_AGAIN: Duration = Duration::from_millis(100);
 /// Diffie-Hellmans are done for so many inits a second, and so many at once, whose addresses may be forged. Where
@@ -35,53 +31,6 @@ const PROVEN_PER_SECOND: f64 = 2000.0;
 const PROVEN_AT_ONCE: f64 = 1000.0;
 /// Replies, and demands for a cookie, that wait to be sent.
 const REPLIES_MAX: usize = 256;
-
-/// An answered handshake whose keys nobody has used yet.
-pub(in super::super) struct Candidate<A> {
-    pub(super) fingerprint: Fingerprint,
-    /// Whence its init came first: its mobile has shown no other address.
-    pub(super) from: A,
-    /// When its reply was sent, if it was sent exactly once so far.
-    pub(super) replied: Option<Time>,
-    replies: u32,
-    /// Until when its reply is not sent again.
-    quiet_until: Time,
-    pub(super) mobile: PublicKey,
-    pub(super) stamp: u64,
-    pub(super) keyset: Keyset,
-    /// The association whose keys these are to be, by its name: none if it is a new one.
-    pub(super) renews: Option<u32>,
-    pub(super) limits: Limits,
-    reply: Vec<u8>,
-    pub(super) expires: Time,
-}
-
-impl<A> Candidate<A> {
-    /// Answers, with `reply`, the init that has this fingerprint, this mobile's with this stamp.
-    pub(super) fn new(
-        now: Time,
-        (fingerprint, from): (Fingerprint, A),
-        (mobile, stamp): (PublicKey, u64),
-        keyset: Keyset,
-        limits: Limits,
-        reply: Vec<u8>,
-    ) -> Self {
-        Self {
-            fingerprint,
-            from,
-            replied: None,
-            replies: 0,
-            quiet_until: Time::ZERO,
-            mobile,
-            stamp,
-            keyset,
-            renews: limits.standing,
-            limits,
-            reply,
-            expires: now + CANDIDATE_LIFE,
-        }
-    }
-}
 
 /// What is sent to somebody with whom no association stands.
 pub(in super::super) enum Reply {

@@ -7,7 +7,7 @@ mod handshakes;
 mod hello_limits;
 mod keyset;
 mod mobile;
-mod part;
+
 mod probation;
 mod sources;
 
@@ -20,7 +20,6 @@ use lasthop_wire::datagram::{DATA_HEADER_LEN, Data, TAG_LEN, Token};
 pub use base::{Base, BaseStats, NumberedLinks};
 pub use hello_limits::GREETING_MAX;
 pub use mobile::{Mobile, MobileStats, NumberedLink};
-pub use part::{Owner, Part, Stray};
 
 use self::keyset::Keyset;
 use self::probation::Probation;
