@@ -29,7 +29,7 @@ impl RateControl {
     /// How much leaves together until then.
     pub(super) fn train(&self) -> Duration {
         let one = Duration::from_secs_f64(12_000.0 / self.rate.max(RATE_FLOOR));
-        (TRAIN * one).min(self.rtt_min() / 4)
+        (TRAIN * one).min(self.rtt_min() / 8)
     }
 
     /// What the path was worth to an association before, told before this one has measured anything.
