@@ -211,8 +211,7 @@ fn connections_that_nobody_reads_leave_room_for_others(hop: HopKind) {
             count.fetch_add(n, Ordering::Relaxed);
         }
     });
-    // Few enough for what the mobile itself grants all streams together.
-    let unread: Vec<_> = (0..6).map(|_| pair.connect(server)).collect();
+    let unread: Vec<_> = (0..40).map(|_| pair.connect(server)).collect();
     let mut latest = (0, Instant::now());
     harness::wait_until("the senders stand still", || {
         let now = sent.load(Ordering::Relaxed);

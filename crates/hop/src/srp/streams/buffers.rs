@@ -45,11 +45,6 @@ impl Buffers {
         self.sum.send + self.sum.recv
     }
 
-    /// Bytes in order that applications have not taken.
-    pub(super) fn waiting(&self) -> u64 {
-        self.sum.waiting
-    }
-
     /// A stream's buffers have changed.
     pub(super) fn recount(&mut self, stream: &mut Stream) {
         let now = stream.count();
@@ -65,8 +60,8 @@ impl Buffers {
         let sum = &mut self.sum;
         sum.send = sum.send - before.send + now.send;
         sum.recv = sum.recv - before.recv + now.recv;
-        sum.waiting = sum.waiting - before.waiting + now.waiting;
         sum.fragments = sum.fragments - before.fragments + now.fragments;
+        sum.promised = sum.promised - before.promised + now.promised;
         self.sending.set_need(self.sum.send);
     }
 
@@ -75,7 +70,17 @@ impl Buffers {
     pub(super) fn window_max(&self, credit: &Credit) -> u64 {
         let most = credit_for(self.receiving.most());
         let minimum = credit_for(self.receiving.minimum());
-        most.min(minimum.saturating_add(credit.consumed()))
+        credit.window_max().min(most).min(minimum.saturating_add(credit.consumed()))
+    }
+
+    /// How wide a stream's window may grow: as wide as what it leaves to the others, so that one that is read
+    /// goes on whatever is not. Where memory is bounded, associations leave each other something instead.
+    pub(super) fn stream_window_max(&self, stream: &Stream, credit: &Credit) -> u64 {
+        if self.bounded {
+            return u64::MAX;
+        }
+        let others = self.sum.promised - stream.counted.promised;
+        self.window_max(credit).saturating_sub(others) / 2
     }
 
     /// Credit was granted, used or returned.

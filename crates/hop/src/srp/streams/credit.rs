@@ -43,6 +43,11 @@ impl Credit {
         self.window
     }
 
+    /// As wide as the window gets.
+    pub(super) fn window_max(&self) -> u64 {
+        self.window_max
+    }
+
     /// The peer has sent so much more.
     ///
     /// # Errors

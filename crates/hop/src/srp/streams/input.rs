@@ -30,11 +30,9 @@ impl StreamSet {
                 }
             }
             Frame::Blocked => {
-                // If bytes wait to be read, the application is slow; if they wait for a hole to
-                // fill, the window is too small for this hop.
-                if self.buffers.waiting() <= self.credit.window() / 4 {
-                    self.credit.widen();
-                }
+                // It is too small for the hop, or held by streams that are not read: each of those has
+                // its own bound, and the others are not to wait for them.
+                self.credit.widen();
                 self.renew_credit(true);
             }
             Frame::StreamBlocked { id } => {
@@ -44,9 +42,11 @@ impl StreamSet {
                         let window = self.credit.window();
                         stream.recv.set_share(self.division.share(stream.priority, window));
                     }
-                    if stream.recv.on_blocked() {
+                    let most = self.buffers.stream_window_max(stream, &self.credit);
+                    if stream.recv.on_blocked(most) {
                         self.controls.push_back(Content::StreamCredit { stream: *id });
                     }
+                    self.buffers.recount(stream);
                 }
             }
             Frame::Priority { id, priority } => {
@@ -200,9 +200,11 @@ impl StreamSet {
 
     /// Streams that found the association's memory full get room, now that some is free.
     fn wake_starved(&mut self, rate: Rate) {
-        while self.association_room() >= self.room_worth_waking(u64::MAX) {
-            let Some(id) = self.starved.pop_front() else { return };
-            self.report_writable(id, rate);
+        while let Some(id) = self.starved.pop_front() {
+            if !self.report_writable(id, rate) {
+                self.starved.push_back(id);
+                return;
+            }
         }
     }
 

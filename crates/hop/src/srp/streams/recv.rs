@@ -161,12 +161,21 @@ impl RecvHalf {
         self.renew_limit(false)
     }
 
-    /// The peer has used up its credit: a larger window, if what arrives is taken promptly.
-    pub(super) fn on_blocked(&mut self) -> bool {
+    /// The peer has used up its credit: a larger window, if what arrives is taken promptly, but no larger
+    /// than `most`.
+    pub(super) fn on_blocked(&mut self, most: u64) -> bool {
         if self.is_prompt() && !self.shared {
-            self.window = (self.window * GROWTH).min(self.window_max);
+            self.window = self.window.max((self.window * GROWTH).min(self.window_max).min(most));
         }
         self.renew_limit(true)
+    }
+
+    /// Bytes that the peer may have sent and the application has not taken.
+    pub(super) fn promised(&self) -> u64 {
+        match (self.discarding, self.size) {
+            (true, _) => 0,
+            (false, size) => size.unwrap_or(self.limit) - self.ring.start(),
+        }
     }
 
     /// What arrives is taken before much of it waits.
@@ -303,10 +312,10 @@ mod tests {
     fn reading_renews_credit_and_a_blocked_peer_gets_a_larger_window() {
         let mut r = RecvHalf::new(8, 64);
         assert_eq!(r.on_data(0, b"12345678", false), Ok(8));
-        assert!(!r.on_blocked() || r.limit() <= 16, "unread bytes leave the window alone");
+        assert!(!r.on_blocked(u64::MAX) || r.limit() <= 16, "unread bytes leave the window alone");
         assert!(r.consume(8));
         assert!(r.limit() >= 16);
-        assert!(r.on_blocked());
+        assert!(r.on_blocked(u64::MAX));
         assert_eq!(r.limit(), 8 + 32);
     }
 
@@ -321,9 +330,9 @@ mod tests {
             r.consume(1);
             assert_eq!(r.limit(), if taken < 10 { 16 } else { (taken + 8) & !1 });
         }
-        assert!(!r.on_blocked(), "a share grows with the association's window only");
+        assert!(!r.on_blocked(u64::MAX), "a share grows with the association's window only");
         r.set_share(32);
-        assert!(r.on_blocked());
+        assert!(r.on_blocked(u64::MAX));
         assert_eq!(r.limit(), 48);
     }
 

@@ -12,10 +12,10 @@ const USUAL: u32 = 1;
 pub(super) struct Counted {
     pub(super) send: u64,
     pub(super) recv: u64,
-    /// Bytes in order that the application has not taken.
-    pub(super) waiting: u64,
     /// Ranges that arrived beyond a hole.
     pub(super) fragments: u64,
+    /// Bytes that may come, or have, before the application takes any.
+    pub(super) promised: u64,
 }
 
 /// Both halves of a stream and where it waits.
@@ -54,8 +54,8 @@ impl Stream {
         Counted {
             send: self.send.memory() as u64,
             recv: self.recv.memory() as u64,
-            waiting: self.recv.waiting(),
             fragments: self.recv.fragments() as u64,
+            promised: self.recv.promised(),
         }
     }
 

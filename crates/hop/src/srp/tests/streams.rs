@@ -201,3 +201,50 @@ fn an_idle_stream_holds_no_buffers() {
         assert_eq!(end.stats().memory, Bytes::ZERO);
     }
 }
+
+/// Streams whose reader stops once it has taken so much of each, and whose sender goes on; then how fast one
+/// is that is read.
+fn goodput_beside_unread(config: HopConfig, streams: usize, taken: u64) -> f64 {
+    let mut w = Pairs::with(1, config);
+    w.pipes.iter_mut().for_each(|pipe| pipe.rate = Rate::from_mbps(200));
+    for _ in 0..streams {
+        let mut bulk = Bulk::start(&mut w, 1, FOREVER);
+        let until = w.now + Duration::from_secs(2);
+        loop {
+            if bulk.read < taken {
+                bulk.pump(&mut w);
+            }
+            let sender = &mut w.ends[0][1];
+            while let Ok(room) = sender.send_space(bulk.id)
+                && !room.is_empty()
+            {
+                let n = room.len();
+                room.iter_mut().zip(bulk.written..).for_each(|(b, o)| *b = byte(o));
+                sender.commit(bulk.id, n);
+                bulk.written += n as u64;
+            }
+            if !w.step(until) {
+                break;
+            }
+            w.ends[0].iter_mut().for_each(|end| drop(events(end)));
+        }
+    }
+    let begun = w.now;
+    let mut read = Bulk::start(&mut w, 1, FOREVER);
+    read.run(&mut w, begun + Duration::from_secs(4));
+    read.goodput(begun + Duration::from_secs(1), w.now)
+}
+
+/// SRP-11: streams that nobody reads hold up no other, be they many, or few whose windows had grown.
+#[test]
+fn streams_that_nobody_reads_leave_room_for_one_that_is_read() {
+    let many = goodput_beside_unread(HopConfig::default(), 30, 0);
+    let small = HopConfig {
+        stream_window: Bytes::from_kib(32),
+        stream_memory: Bytes::from_mib(4),
+        association_memory: Bytes::from_mib(16),
+        ..HopConfig::default()
+    };
+    let grown = goodput_beside_unread(small, 6, 8 << 20);
+    assert!(many > 170e6 && grown > 10e6, "{many} {grown}");
+}
