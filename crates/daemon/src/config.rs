@@ -130,8 +130,7 @@ settings! {
         pub mtu_max: Option<Bytes> = MTU,
         /// What one connection may hold unread or unacknowledged, in each direction.
         pub connection_memory: Option<Bytes> = HopConfig::default().stream_memory,
-        /// The same for all connections of an association, in each direction. One never has more than half of
-        /// what others leave.
+        /// The same for all connections of an association, in each direction.
         pub association_memory: Option<Bytes> = HopConfig::default().association_memory,
         /// How long a hop may be silent before its connections are given up.
         pub silence_limit: Option<Span> = Span(HopConfig::default().silence_limit),

@@ -89,8 +89,8 @@ impl Srp {
                 self.close_state = CloseState::Closed(CloseReason::from_code(*code));
             }
             frame => {
-                let span = self.span();
-                self.streams.on_frame(frame, span)?;
+                let (span, rate) = (self.span(), self.pacing_rate());
+                self.streams.on_frame(frame, span, rate)?;
             }
         }
         Ok(())

@@ -9,7 +9,7 @@ use crate::srp::content::Content;
 use crate::streams::{StreamEvent, StreamId};
 
 impl StreamSet {
-    /// Takes in a frame of streams or their credit; the others are passed over.
+    /// Takes in a frame of streams or their credit, while we send at this rate; the others are passed over.
     ///
     /// # Errors
     ///
@@ -18,6 +18,7 @@ impl StreamSet {
         &mut self,
         frame: &Frame<'_>,
         span: u64,
+        rate: Rate,
     ) -> Result<(), Violation> {
         match frame {
             Frame::Stream(f) => self.on_data(f, span)?,
@@ -27,6 +28,7 @@ impl StreamSet {
                     && stream.send.raise_limit(*limit)
                 {
                     self.turns.schedule(*id, &mut stream.turn_state, &stream.send);
+                    self.report_writable(*id, rate);
                 }
             }
             Frame::Blocked => {
@@ -200,11 +202,9 @@ impl StreamSet {
 
     /// Streams that found the association's memory full get room, now that some is free.
     fn wake_starved(&mut self, rate: Rate) {
-        while let Some(id) = self.starved.pop_front() {
-            if !self.report_writable(id, rate) {
-                self.starved.push_back(id);
-                return;
-            }
+        while self.association_room() >= self.room_worth_waking(u64::MAX) {
+            let Some(id) = self.starved.pop_front() else { return };
+            self.report_writable(id, rate);
         }
     }
 

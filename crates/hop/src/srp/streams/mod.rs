@@ -212,7 +212,7 @@ impl StreamSet {
             return Err(StreamError::Finished);
         }
         let room = self.send_room(&stream.send, rate).min(SPACE_MAX);
-        let starved = self.association_room(&stream.send) == 0;
+        let starved = self.association_room() == 0;
         let stream = self.streams.get_mut(id).ok_or(StreamError::Unknown)?;
         if room == 0 {
             if starved && !stream.send.wants_room {
@@ -359,53 +359,46 @@ impl StreamSet {
         }
     }
 
-    /// How much more the application may write into a stream.
+    /// How much more the application may write into a stream: not much more than the peer takes at present, or
+    /// streams that it does not read would hold the memory of all.
     fn send_room(&self, send: &SendHalf, rate: Rate) -> u64 {
         // Streams that send share the rate.
         let streams = self.turns.active().len().max(1) as u64;
         let ms = self.config.ahead.as_millis() as u64;
         let ahead = (rate.as_bps() / 8000).saturating_mul(ms) / streams;
         let least = self.config.ahead_min.get().min(UNSENT_MAX);
-        let unsent = ahead.clamp(least, UNSENT_MAX).saturating_sub(send.unsent());
+        let most = UNSENT_MAX.min(send.credit().saturating_add(least));
+        let unsent = ahead.clamp(least, most).saturating_sub(send.unsent());
         let stream = self.config.stream_memory.get().saturating_sub(send.buffered());
         let buffer = send.room_within(self.buffers.allowed(send));
-        unsent.min(stream).min(self.association_room(send)).min(buffer)
+        unsent.min(stream).min(self.association_room()).min(buffer)
     }
 
     /// Less room than this is not worth a wake-up, if there is room for `buffer` bytes in all.
     fn room_worth_waking(&self, buffer: u64) -> u64 {
         let stream = self.config.stream_memory.get().min(buffer);
-        (self.config.ahead_min.get().min(stream) / 8).max(1)
+        let all = self.config.association_memory.get();
+        (self.config.ahead_min.get().min(stream).min(all) / 8).max(1)
     }
 
-    /// What the association's memory has for a stream: as much in all as it leaves to the others, so that one
-    /// that is read goes on beside others that are not; everything where windows bound them.
-    fn association_room(&self, send: &SendHalf) -> u64 {
-        let memory = self.config.association_memory.get();
-        if send.is_windowed() {
-            return memory.saturating_sub(self.buffered);
-        }
-        let others = self.buffered - send.buffered();
-        (memory.saturating_sub(others) / 2).saturating_sub(send.buffered())
+    fn association_room(&self) -> u64 {
+        self.config.association_memory.get().saturating_sub(self.buffered)
     }
 
-    /// Reports room to the application if it met a full buffer before. False if it is to wait on.
-    fn report_writable(&mut self, id: u64, rate: Rate) -> bool {
-        let Some(stream) = self.streams.get(id) else { return true };
+    /// Reports room to the application if it met a full buffer before.
+    fn report_writable(&mut self, id: u64, rate: Rate) {
+        let Some(stream) = self.streams.get(id) else { return };
         if !stream.send.wants_room || stream.reset_locally || !stream.send.is_open() {
-            return true;
+            return;
         }
-        let buffer = stream.send.room_within(self.buffers.allowed(&stream.send));
-        let most =
-            buffer.min(self.association_room(&stream.send)).saturating_add(stream.send.buffered());
-        let enough = self.send_room(&stream.send, rate) >= self.room_worth_waking(most);
-        if enough {
+        let allowed = self.buffers.allowed(&stream.send);
+        let buffer = stream.send.room_within(allowed).saturating_add(stream.send.buffered());
+        if self.send_room(&stream.send, rate) >= self.room_worth_waking(buffer) {
             self.events.push_back(StreamEvent::Writable(StreamId(id)));
             if let Some(stream) = self.streams.get_mut(id) {
                 stream.send.wants_room = false;
             }
         }
-        enough
     }
 
     /// Aborts a stream's sending half with a reset to the peer.

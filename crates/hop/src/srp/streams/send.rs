@@ -78,6 +78,11 @@ impl SendHalf {
         self.written - self.sent
     }
 
+    /// Bytes that the peer still takes.
+    pub(super) fn credit(&self) -> u64 {
+        self.limit - self.sent
+    }
+
     /// Bytes kept until they are acknowledged.
     pub(super) fn buffered(&self) -> u64 {
         self.written - self.ring.start()
