@@ -4,21 +4,24 @@
 //! from the spacing of arrivals, the queue from how much later than ever before a datagram arrives.
 //! Neither is disturbed by lost acknowledgements or by traffic the other way.
 //!
-//! Loss is no signal. While the queue is short the rate creeps up, by steps that grow as long as
-//! nothing pushes back; when the queue stands, the rate falls to what the hop was measured to
-//! deliver, less what drains the queue within about two round trips. A flow with a larger share
-//! answers to a shorter queue than one with a smaller share, so that shares converge.
+//! Loss is no signal, unless less of it comes where less is sent. While the queue is short the rate
+//! creeps up, by steps that grow as long as nothing pushes back; when the queue stands, the rate falls
+//! to what the hop was measured to deliver, less what drains the queue within about two round trips. A
+//! flow with a larger share answers to a shorter queue than one with a smaller share, so that shares
+//! converge.
 //!
 //! A queue that stands although this flow makes room belongs to somebody who fills queues, such as
 //! a CUBIC sender. Against such a neighbour a window that follows CUBIC's own curve (RFC 9438)
 //! keeps a fair share, until the queue is seen empty again.
 
 mod startup;
+mod trial;
 
 use core::time::Duration;
 
 use lasthop_units::{Rate, Time};
 
+use self::trial::Trials;
 use super::cubic::Cubic;
 use super::filter::WindowedMin;
 use super::interval::{INTERVAL_DATAGRAMS, Interval, Measurement};
@@ -79,6 +82,9 @@ pub(super) struct RateControl {
     loss_counts: (u64, u64),
     /// Full datagrams were settled since: whether they met a queue is yet to be seen.
     loss_pending: bool,
+    /// What is lost is the silence's.
+    loss_void: bool,
+    trials: Trials,
     base_delay_us: WindowedMin<i64>,
     rtt_min_us: WindowedMin<u64>,
     /// The least round trip of the path before.
@@ -124,6 +130,8 @@ impl RateControl {
             loss_over: 0.0,
             loss_counts: (0, 0),
             loss_pending: false,
+            loss_void: false,
+            trials: Trials::new(now),
             base_delay_us: WindowedMin::new(BASE_WINDOW),
             rtt_min_us: WindowedMin::new(BASE_WINDOW),
             rtt_min_before: None,
@@ -156,11 +164,12 @@ impl RateControl {
     /// How much may leave together, in time at the rate. It queues at the hop for as long, which is little
     /// beside the round trip.
     pub(super) fn quantum(&self) -> Duration {
-        match self.mode {
+        let quantum = match self.mode {
             Mode::Startup if !self.is_close() => self.train().max(QUANTUM_MIN),
             Mode::Compete => QUANTUM_MIN,
             Mode::Startup | Mode::Steady => (self.rtt_min() / 16).clamp(QUANTUM_MIN, QUANTUM_MAX),
-        }
+        };
+        self.trials.together(quantum)
     }
 
     /// Bytes that may be on their way at once.
@@ -252,11 +261,12 @@ impl RateControl {
         // empty hop look queued.
         if 4 * s.size < 3 * s.datagram {
             if !self.loss_pending {
-                self.update_loss(s.counts, true);
+                self.update_loss(s.counts, !self.trials.is_on());
             }
             return;
         }
         self.loss_pending = true;
+        self.judge_trial(now, &s);
         if s.after_idle && self.draining && self.is_short(s.delay_alone_us()) {
             // What stood in the queue has gone while nothing was sent.
             self.end_draining(&s);
@@ -289,8 +299,11 @@ impl RateControl {
         let base = self.base_delay_us.get().unwrap_or(interval.delay_base_us());
         let m = Measurement::new(interval, s, base);
         self.queue = m.queue_min;
-        let short = m.queue_max <= self.queue_high() * 2 && self.mode != Mode::Compete;
+        let short = m.queue_max <= self.queue_high() * 2
+            && self.mode != Mode::Compete
+            && !self.trials.is_on();
         self.update_loss(s.counts, short);
+        self.loss_void = false;
         self.queue_peak = self.queue_peak.mul_f64(0.998).max(m.queue_max);
         if m.queue_min <= self.queue_low() {
             self.last_empty = now;
@@ -313,6 +326,11 @@ impl RateControl {
             && let Some(train) = self.trains.rate()
         {
             self.approach(train, s);
+        } else if self.mode == Mode::Steady
+            && m.start_latest >= self.changed_at
+            && !self.trials.is_on()
+        {
+            self.suspect_loss(now, s, m);
         }
     }
 
@@ -336,7 +354,7 @@ impl RateControl {
         let before = core::mem::replace(&mut self.loss_counts, counts);
         let lost = counts.1.saturating_sub(before.1) as f64;
         let datagrams = counts.0.saturating_sub(before.0) as f64 + lost;
-        if datagrams > 0.0 && short {
+        if datagrams > 0.0 && short && !self.loss_void {
             self.loss_over = (self.loss_over + datagrams).min(LOSS_DATAGRAMS);
             let weight = (datagrams / self.loss_over).min(1.0);
             self.loss += (lost / datagrams - self.loss) * weight;
@@ -386,7 +404,7 @@ impl RateControl {
         m.loss > self.loss + 3.0 * spread
             && m.queue_min >= self.queue_peak / 2
             && m.queue_max >= self.queue_peak.mul_f64(0.75)
-            && m.queue_max > high * 2
+            && m.queue_max > high
     }
 
     fn steady(&mut self, now: Time, s: &Sample, m: &Measurement, measured: f64, high: Duration) {
@@ -417,7 +435,11 @@ impl RateControl {
             }
             return;
         }
-        if m.start_latest < self.changed_at {
+        if self.trials.is_on() || m.start_latest < self.changed_at {
+            return;
+        }
+        if self.suspect_loss(now, s, m) {
+            self.unopposed = 0;
             return;
         }
         // What grows must be seen to arrive: where a policer or a slow receiver eats the surplus
@@ -442,6 +464,7 @@ impl RateControl {
 
     /// Falls to what was measured, less what drains the queue in about two round trips.
     fn reduce_rate(&mut self, now: Time, s: &Sample, m: &Measurement, measured: f64) {
+        self.end_trial();
         self.capacity = measured;
         self.set_rate(measured * self.drain_factor(m.queue_min), s);
         self.draining = true;
@@ -521,7 +544,7 @@ impl RateControl {
             _ => {}
         }
         let spread = libm::sqrt((self.loss * (1.0 - self.loss)) / m.datagrams.max(1.0));
-        let full = m.queue_max >= self.queue_peak.mul_f64(0.7) && m.queue_max > 2 * high;
+        let full = m.queue_max >= self.queue_peak.mul_f64(0.7) && m.queue_max > high;
         let congested = full && m.loss > self.loss + 3.0 * spread + 0.5 / m.datagrams;
         // The queue goes on overflowing until neighbours with a longer round trip have answered too.
         if congested && now.since(self.last_cut) >= 3 * s.srtt {
@@ -543,6 +566,8 @@ impl RateControl {
     /// known of its rate is the best guess still.
     pub(super) fn on_interruption(&mut self) {
         self.forget_jump();
+        self.loss_void = true;
+        self.rate = self.end_trial().unwrap_or(self.rate);
         self.interval = None;
         self.unbroken = None;
         self.standing = None;

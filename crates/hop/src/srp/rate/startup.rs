@@ -102,7 +102,7 @@ impl RateControl {
         }
         self.plateau = 0;
         let Some(train) = self.trains.rate() else {
-            self.set_rate(2.0 * self.rate.min(1.25 * measured), s);
+            self.set_rate(2.0 * self.rate.min(1.25 * measured.min(2.0 * m.delivered)), s);
             return;
         };
         if self.is_close() {

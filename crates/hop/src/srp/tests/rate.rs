@@ -66,6 +66,46 @@ fn random_loss_costs_only_itself_on_every_hop() {
     }
 }
 
+/// Where a queue is too short to be seen, what it drops is not taken for the hop's own loss: neither while a
+/// transfer goes on, nor from one to the next.
+#[test]
+fn a_hop_with_a_short_queue_is_not_flooded() {
+    for (mbps, delay, queue, least) in [
+        (20, 20, 10, 0.88),
+        (50, 5, 10, 0.9),
+        (50, 20, 10, 0.88),
+        (200, 5, 10, 0.82),
+        (200, 20, 25, 0.75),
+        (500, 5, 50, 0.88),
+    ] {
+        for pauses in [false, true] {
+            let mut w = Pairs::new(1);
+            for p in &mut w.pipes {
+                p.rate = Rate::from_mbps(mbps);
+                (p.delay, p.queue) = (Duration::from_millis(delay), queue);
+            }
+            let size = if pauses { mbps * 125_000 } else { FOREVER };
+            let end = Time::from_secs(10);
+            let (mut read, mut busy) = (0, Duration::ZERO);
+            while w.now < end {
+                let begun = w.now;
+                let mut bulk = Bulk::start(&mut w, 1, size);
+                bulk.run(&mut w, end);
+                (read, busy) = (read + bulk.read, busy + (w.now - begun));
+                let later = w.now + Duration::from_millis(700);
+                while w.step(later) {}
+            }
+            let share = read as f64 * 8.0 / busy.as_secs_f64() / (mbps as f64 * 1e6);
+            let dropped = w.pipes[1].dropped as f64 / w.pipes[1].offered as f64;
+            let what = alloc::format!(
+                "{mbps} Mbit/s, {delay} ms, {queue}, {pauses}: {share:.3}, dropped {dropped:.4}"
+            );
+            std::println!("{what}");
+            assert!(share >= least && dropped <= 0.05, "{what}");
+        }
+    }
+}
+
 /// Where a datagram takes longer to send than to arrive, a burst at the start fills the queue for
 /// seconds; what the queue then drops does not show the rate, and a queue that drains slowly is
 /// nobody else's.
