@@ -1,16 +1,19 @@
-//! How soon a first transfer has a radio's full rate, and what its queue drops until then.
+//! How soon a first transfer has a radio's full rate, and what its queue drops until then; and the first of a
+//! new association where the mobile remembers the hop, after its base was started anew.
 
 use std::fmt;
 use std::time::Instant;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use lasthop_lab::condition::Condition;
 use lasthop_lab::transfer::{Direction, Transfer};
 use lasthop_radio::LinkStats;
 use lasthop_units::{Duration, Rate};
 
+use super::attack::until_up;
 use super::{Setting, with_radio};
-use crate::peer::Peer;
+use crate::peer::site::{Capacity, Site};
+use crate::peer::{Peer, Running};
 use crate::report::{Report, Row};
 use crate::stage::{Stage, limit};
 
@@ -23,6 +26,7 @@ const SPAN: Duration = Duration::from_millis(250);
 const AFTER: Duration = Duration::from_secs(1);
 /// Claimed: the full rate within so many round trips and a second, and the share that the queue drops.
 const ROUND_TRIPS: u32 = 8;
+const ROUND_TRIPS_REMEMBERED: u32 = 3;
 const AND: Duration = Duration::from_secs(1);
 const DROPPED: f64 = 0.02;
 /// Statistics are looked at so often.
@@ -36,19 +40,27 @@ struct Cell {
     delay: Duration,
     /// Percent.
     loss: u8,
+    /// There was an association before.
+    remembered: bool,
 }
 
-/// `10M-300ms-loss-5`
+/// `10M-300ms-loss-5-remembered`
 impl fmt::Display for Cell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (mbps, ms) = (self.rate.as_bps() / 1_000_000, self.delay.as_millis());
-        f.pad(&format!("{mbps}M-{ms}ms-{}", Condition::Loss(self.loss)))
+        let remembered = if self.remembered { "-remembered" } else { "" };
+        f.pad(&format!("{mbps}M-{ms}ms-{}{remembered}", Condition::Loss(self.loss)))
     }
 }
 
 impl Cell {
     fn new(mbps: u64, ms: u64, loss: u8) -> Self {
-        Cell { rate: Rate::from_mbps(mbps), delay: Duration::from_millis(ms), loss }
+        let (rate, delay) = (Rate::from_mbps(mbps), Duration::from_millis(ms));
+        Cell { rate, delay, loss, remembered: false }
+    }
+
+    fn remembered(self) -> Self {
+        Cell { remembered: true, ..self }
     }
 
     fn round_trip(&self) -> Duration {
@@ -57,7 +69,8 @@ impl Cell {
 
     /// How soon the full rate is claimed.
     fn soon(&self) -> Duration {
-        ROUND_TRIPS * self.round_trip() + AND
+        let round_trips = if self.remembered { ROUND_TRIPS_REMEMBERED } else { ROUND_TRIPS };
+        round_trips * self.round_trip() + AND
     }
 }
 
@@ -72,7 +85,8 @@ pub(crate) fn run(setting: &Setting, report: &mut Report) {
 
 fn cells(quick: bool) -> Vec<Cell> {
     if quick {
-        let mut cells = vec![Cell::new(10, 300, 0), Cell::new(10, 300, 5)];
+        let slow = Cell::new(10, 300, 5);
+        let mut cells = vec![Cell::new(10, 300, 0), slow, slow.remembered()];
         cells.extend(
             [1, 10, 100].into_iter().flat_map(|mbps| [5, 20].map(|ms| Cell::new(mbps, ms, 0))),
         );
@@ -81,7 +95,11 @@ fn cells(quick: bool) -> Vec<Cell> {
     let mut cells = Vec::new();
     for mbps in [1, 10, 100] {
         for ms in [5, 20, 100, 300] {
-            cells.extend([0, 5, 20].map(|loss| Cell::new(mbps, ms, loss)));
+            let known = [0, 5, 20].map(|loss| Cell::new(mbps, ms, loss));
+            cells.extend(known);
+            if mbps > 1 && ms > 5 {
+                cells.extend(known.map(Cell::remembered));
+            }
         }
     }
     cells
@@ -90,7 +108,14 @@ fn cells(quick: bool) -> Vec<Cell> {
 fn measure(setting: &Setting, peer: &Peer, cell: Cell) -> Result<Row> {
     let topology = with_radio(Condition::Loss(cell.loss).topology(), cell.rate, cell.delay);
     let stage = Stage::build(&setting.seeded(topology, cell))?;
-    let mut running = stage.start(peer, 0)?;
+    // Mobiles are ended before their base.
+    let (_site, mut running) = if cell.remembered {
+        let (site, mobile) = remembered(setting, &stage, peer, cell)?;
+        (Some(site), mobile)
+    } else {
+        (None, stage.start(peer, 0)?)
+    };
+    let before = stage.radio(Direction::Download);
     let flow = stage.endless(running.client(), Direction::Download)?;
     let seen = watch(&stage, &flow, 2 * cell.soon());
     running.check()?;
@@ -101,7 +126,7 @@ fn measure(setting: &Setting, peer: &Peer, cell: Cell) -> Result<Row> {
     let reached = ended.received.first_stretch(first, span, full).map(|from| from + span - first);
     let counted = reached.map_or(Duration::MAX, |at| at + AFTER);
     let look = looks.iter().find(|look| look.0 >= counted).or(looks.last());
-    let dropped = look.map_or(0.0, |look| look.1.queue_drop_share());
+    let dropped = look.map_or(0.0, |look| queue_drop_share(&before, &look.1));
     let seconds = reached.map(|at| at.as_secs_f64());
     let ours = peer.is_ours();
     let soon = reached.is_some_and(|at| at <= cell.soon());
@@ -111,8 +136,37 @@ fn measure(setting: &Setting, peer: &Peer, cell: Cell) -> Result<Row> {
         .number("round_trips_to_90", seconds.map(|s| s / cell.round_trip().as_secs_f64()))
         .number("queue_drop_share", dropped)
         .every_byte("sha256_ok", ended.is_right)
-        .claim_if(ours, format!("within {ROUND_TRIPS} round trips and 1 s"), soon)
+        .claim_if(ours, format!("within {:?}", cell.soon()), soon)
         .claim_if(ours, format!("queue drops <= {DROPPED}"), dropped <= DROPPED))
+}
+
+/// What the queue dropped, of what was offered since then.
+fn queue_drop_share(before: &LinkStats, now: &LinkStats) -> f64 {
+    let offered = now.offered.packets - before.offered.packets;
+    (now.dropped.queue.packets - before.dropped.queue.packets) as f64 / offered.max(1) as f64
+}
+
+/// A base that was started anew after a transfer, and the mobile of before, which is up again.
+fn remembered(
+    setting: &Setting,
+    stage: &Stage,
+    peer: &Peer,
+    cell: Cell,
+) -> Result<(Site, Running)> {
+    let room = Capacity { mobiles: 1, connections: 16, workers: 1 };
+    let mut site = Site::open(peer, &stage.hosts()?, room, setting.seed.child("keys"))?;
+    let mobile = site.join(0)?;
+    up(&mobile)?;
+    let flow = stage.endless(mobile.client(), Direction::Download)?;
+    flow.until(flow.first_byte()? + 2 * cell.soon())?;
+    flow.stop()?;
+    site.restart()?;
+    up(&mobile)?;
+    Ok((site, mobile))
+}
+
+fn up(mobile: &Running) -> Result<()> {
+    until_up(mobile, Instant::now()).map(drop).context("the mobile was not up in time")
 }
 
 /// What was seen of a start.
