@@ -417,7 +417,7 @@ impl RateControl {
         // much as it was known to do. A queue that stands still while we send less is not ours, or
         // not there.
         let shows_all = measured > 1.02 * self.rate || self.rate > 0.97 * self.capacity;
-        if m.queue_min > EMPTY && shows_all {
+        if m.queue_min > EMPTY.max(self.queue_low()) && shows_all {
             self.capacity = measured;
         }
         if m.queue_min <= self.queue_low() {
