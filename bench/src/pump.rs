@@ -23,6 +23,8 @@ const PERIOD: usize = 262_139;
 const CHUNK: usize = 128 << 10;
 /// Left out at the start.
 const SETTLE: Duration = Duration::from_secs(2);
+/// What is paced is written so often.
+const TICK: Duration = Duration::from_millis(10);
 /// How long a connection may take to stand.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -37,6 +39,15 @@ fn pattern() -> Vec<u8> {
 
 /// A server that sends without end to whoever connects, until the process ends.
 pub(crate) fn start_source(host: &Netns, address: SocketAddr) -> Result<()> {
+    start(host, address, None)
+}
+
+/// The same, to each no faster than that.
+pub(crate) fn start_paced_source(host: &Netns, address: SocketAddr, rate: Rate) -> Result<()> {
+    start(host, address, Some(rate))
+}
+
+fn start(host: &Netns, address: SocketAddr, rate: Option<Rate>) -> Result<()> {
     let listener = host
         .enter(|| TcpListener::bind(address))?
         .with_context(|| format!("listening on {address}"))?;
@@ -47,7 +58,10 @@ pub(crate) fn start_source(host: &Netns, address: SocketAddr) -> Result<()> {
             for stream in listener.incoming().flatten() {
                 let pattern = Arc::clone(&pattern);
                 // Ends when the connection does.
-                thread::spawn(move || drop(send_without_end(stream, &pattern)));
+                thread::spawn(move || match rate {
+                    None => drop(send_without_end(stream, &pattern)),
+                    Some(rate) => drop(send_paced(stream, &pattern, rate)),
+                });
             }
         })
         .context("starting a thread")?;
@@ -58,6 +72,16 @@ fn send_without_end(mut stream: TcpStream, pattern: &[u8]) -> io::Result<()> {
     let mut at = 0;
     loop {
         at = (at + stream.write(&pattern[at..at + CHUNK])?) % PERIOD;
+    }
+}
+
+fn send_paced(mut stream: TcpStream, pattern: &[u8], rate: Rate) -> io::Result<()> {
+    let each = rate.bytes_in(TICK).as_usize().min(CHUNK);
+    let (mut at, mut next) = (0, Instant::now());
+    loop {
+        at = (at + stream.write(&pattern[at..at + each])?) % PERIOD;
+        next += TICK;
+        thread::sleep(next.saturating_duration_since(Instant::now()));
     }
 }
 

@@ -12,23 +12,32 @@ use crate::cables::cabled;
 use crate::figure::Setting;
 use crate::peer::Peer;
 use crate::peer::site::{Capacity, Site};
-use crate::pump::start_source;
+use crate::pump::{start_paced_source, start_source};
 use crate::report::{Report, Row};
 
 const MOBILES: usize = 100;
-/// What is claimed of two workers beside one: how much of the work one has at most, and what a GB costs.
+/// What each is sent in the cells that leave the machine time.
+const EACH: Rate = Rate::from_mbps(10);
+/// What is claimed there of two workers beside one: how much of the work one has at most, and what a GB costs.
 const SHARE: f64 = 0.6;
 const COST: f64 = 1.1;
 
 /// Runs one worker, and two beside it.
 pub(super) fn run(setting: &Setting, report: &mut Report) {
+    for (load, each) in [("paced", Some(EACH)), ("busy", None)] {
+        run_load(setting, report, load, each);
+    }
+}
+
+fn run_load(setting: &Setting, report: &mut Report, load: &str, each: Option<Rate>) {
     let mut of_one = None;
     for workers in [1, 2] {
-        let cell = format!("{MOBILES}-busy-{workers}");
+        let cell = format!("{MOBILES}-{load}-{workers}");
         setting.attempt(report, FIGURE, &Peer::Srp, &cell, || {
-            let seen = measure(setting, workers)?;
+            let seen = measure(setting, workers, each)?;
             let one = *of_one.get_or_insert(seen.cost);
-            let several = workers > 1;
+            // Where the load takes all that is left of the machine, it decides who gets how much.
+            let several = workers > 1 && each.is_some();
             Ok(Row::new(FIGURE, Peer::Srp, &cell)
                 .value("associations", MOBILES)
                 .value("connections", MOBILES)
@@ -58,9 +67,12 @@ struct Seen {
     busiest: f64,
 }
 
-fn measure(setting: &Setting, workers: usize) -> Result<Seen> {
+fn measure(setting: &Setting, workers: usize, each: Option<Rate>) -> Result<Seen> {
     let (hosts, seed) = (cabled()?, setting.seed.child("busy"));
-    start_source(&hosts.fixed, hosts.server)?;
+    match each {
+        Some(rate) => start_paced_source(&hosts.fixed, hosts.server, rate)?,
+        None => start_source(&hosts.fixed, hosts.server)?,
+    }
     let room = Capacity { mobiles: MOBILES, connections: 2 * MOBILES, workers };
     let mut site = Site::open(&Peer::Srp, &hosts, room, seed.child("keys"))?;
     let (base, mobiles) = site.keys().context("a base without keys")?;

@@ -565,7 +565,7 @@ impl RateControl {
     /// The hop has fallen silent or changed its address: what was being measured is void, what was
     /// known of its rate is the best guess still.
     pub(super) fn on_interruption(&mut self) {
-        self.forget_jump();
+        self.halve_jump();
         self.loss_void = true;
         self.rate = self.end_trial().unwrap_or(self.rate);
         self.interval = None;
@@ -582,6 +582,7 @@ impl RateControl {
     /// The path is another one: its least delay must be measured anew.
     pub(super) fn on_new_path(&mut self) {
         self.on_interruption();
+        self.saved = None;
         self.base_delay_us.clear();
         self.trains.clear();
         self.rtt_min_before = self.rtt_min_us.get().or(self.rtt_min_before);

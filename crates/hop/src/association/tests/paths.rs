@@ -31,9 +31,13 @@ fn what_a_path_was_worth_survives_the_base() {
     download(&mut w, id, Duration::from_secs(2));
     let worth = w.mobile().saved_path().unwrap();
     assert_eq!(worth.rtt, Duration::from_millis(40));
+    w.base.close(CloseReason::Shutdown);
+    w.run(Duration::from_millis(100));
     w.base = new_base(9);
-    w.mobile().write(id, b"more").unwrap();
     w.run(Duration::from_secs(3));
+    let id = w.mobile().open().unwrap();
+    w.mobile().write(id, b"please").unwrap();
+    w.run(Duration::from_secs(1));
     assert!(w.mobile().is_up());
     let again = w.association().stats().pacing_rate;
     assert!(again > first && again <= worth.receiving.scale(0.5), "{first} {again} {worth:?}");

@@ -58,10 +58,11 @@ impl RateControl {
         if self.jumped { bytes as u64 } else { 0 }
     }
 
-    /// There is trouble before anything was validated: the beginning is as on a path that is not known.
-    pub(super) fn forget_jump(&mut self) {
+    /// Silence before anything was validated: another beginning, with half of what the path is taken to be worth.
+    pub(super) fn halve_jump(&mut self) {
         if take(&mut self.jumped) {
-            (self.rate, self.saved) = (0.0, None);
+            self.rate = 0.0;
+            self.saved = self.saved.map(|(rate, rtt)| (0.5 * rate, rtt));
         }
     }
 
