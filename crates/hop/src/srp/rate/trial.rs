@@ -28,8 +28,9 @@ const PAUSE_MIN: Duration = Duration::from_millis(300);
 const PAUSE_MAX: Duration = Duration::from_secs(10);
 /// How long the rate does not grow after the hop has shown all that it can do.
 const HOLD: Duration = Duration::from_secs(1);
-/// What leaves together is halved so often at most; then nothing does.
-const HALVED_MAX: u32 = 5;
+/// What leaves together is halved so often at most, and is never less: no timer is finer.
+const HALVED_MAX: u32 = 7;
+const FINEST: Duration = Duration::from_micros(50);
 /// What was found to be the hop's own is forgotten over so long when less is lost.
 const MEMORY: Duration = Duration::from_secs(5);
 
@@ -104,13 +105,9 @@ impl Trials {
         self.trial.is_some()
     }
 
-    /// What may leave together, of so much where there is room for it; nothing during a trial.
+    /// What may leave together, of so much where there is room for it; the least during a trial.
     pub(super) fn together(&self, quantum: Duration) -> Duration {
-        if self.is_on() || self.halved >= HALVED_MAX {
-            Duration::ZERO
-        } else {
-            quantum / (1 << self.halved)
-        }
+        if self.is_on() { FINEST } else { (quantum / (1 << self.halved)).max(FINEST) }
     }
 }
 
