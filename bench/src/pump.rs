@@ -37,17 +37,9 @@ fn pattern() -> Vec<u8> {
     pattern
 }
 
-/// A server that sends without end to whoever connects, until the process ends.
-pub(crate) fn start_source(host: &Netns, address: SocketAddr) -> Result<()> {
-    start(host, address, None)
-}
-
-/// The same, to each no faster than that.
-pub(crate) fn start_paced_source(host: &Netns, address: SocketAddr, rate: Rate) -> Result<()> {
-    start(host, address, Some(rate))
-}
-
-fn start(host: &Netns, address: SocketAddr, rate: Option<Rate>) -> Result<()> {
+/// A server that sends without end to whoever connects, to each no faster than `rate` if there is one, until the
+/// process ends.
+pub(crate) fn start_source(host: &Netns, address: SocketAddr, rate: Option<Rate>) -> Result<()> {
     let listener = host
         .enter(|| TcpListener::bind(address))?
         .with_context(|| format!("listening on {address}"))?;
@@ -58,30 +50,22 @@ fn start(host: &Netns, address: SocketAddr, rate: Option<Rate>) -> Result<()> {
             for stream in listener.incoming().flatten() {
                 let pattern = Arc::clone(&pattern);
                 // Ends when the connection does.
-                thread::spawn(move || match rate {
-                    None => drop(send_without_end(stream, &pattern)),
-                    Some(rate) => drop(send_paced(stream, &pattern, rate)),
-                });
+                thread::spawn(move || drop(send_without_end(stream, &pattern, rate)));
             }
         })
         .context("starting a thread")?;
     Ok(())
 }
 
-fn send_without_end(mut stream: TcpStream, pattern: &[u8]) -> io::Result<()> {
-    let mut at = 0;
-    loop {
-        at = (at + stream.write(&pattern[at..at + CHUNK])?) % PERIOD;
-    }
-}
-
-fn send_paced(mut stream: TcpStream, pattern: &[u8], rate: Rate) -> io::Result<()> {
-    let each = rate.bytes_in(TICK).as_usize().min(CHUNK);
+fn send_without_end(mut stream: TcpStream, pattern: &[u8], rate: Option<Rate>) -> io::Result<()> {
+    let each = rate.map_or(CHUNK, |rate| rate.bytes_in(TICK).as_usize().min(CHUNK));
     let (mut at, mut next) = (0, Instant::now());
     loop {
         at = (at + stream.write(&pattern[at..at + each])?) % PERIOD;
-        next += TICK;
-        thread::sleep(next.saturating_duration_since(Instant::now()));
+        if rate.is_some() {
+            next += TICK;
+            thread::sleep(next.saturating_duration_since(Instant::now()));
+        }
     }
 }
 
@@ -156,7 +140,7 @@ impl Load {
         connections: usize,
         span: Duration,
     ) -> Result<Self> {
-        start_source(&hosts.fixed, hosts.server)?;
+        start_source(&hosts.fixed, hosts.server, None)?;
         let mut running = peer::start(peer, hosts, 0)?;
         let ended_before = children_cpu()?;
         let sinks = Sinks::open(running.client(), connections)?;
@@ -208,7 +192,7 @@ mod tests {
     fn what_the_source_sends_the_sink_accepts() {
         let here = Netns::current().unwrap();
         let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        start_source(&here, free).unwrap();
+        start_source(&here, free, None).unwrap();
         let sinks = Sinks::open(&Client::new(&here, Via::Direct, free), 3).unwrap();
         let deadline = Instant::now() + PATIENCE;
         while sinks.total() < 3_000_000 && Instant::now() < deadline {

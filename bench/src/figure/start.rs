@@ -115,7 +115,7 @@ fn measure(setting: &Setting, peer: &Peer, cell: Cell) -> Result<Row> {
     } else {
         (None, stage.start(peer, 0)?)
     };
-    let before = stage.radio(Direction::Download);
+    stage.lab.radio.control.reset_stats();
     let flow = stage.endless(running.client(), Direction::Download)?;
     let seen = watch(&stage, &flow, 2 * cell.soon());
     running.check()?;
@@ -126,7 +126,7 @@ fn measure(setting: &Setting, peer: &Peer, cell: Cell) -> Result<Row> {
     let reached = ended.received.first_stretch(first, span, full).map(|from| from + span - first);
     let counted = reached.map_or(Duration::MAX, |at| at + AFTER);
     let look = looks.iter().find(|look| look.0 >= counted).or(looks.last());
-    let dropped = look.map_or(0.0, |look| queue_drop_share(&before, &look.1));
+    let dropped = look.map_or(0.0, |look| look.1.queue_drop_share());
     let seconds = reached.map(|at| at.as_secs_f64());
     let ours = peer.is_ours();
     let soon = reached.is_some_and(|at| at <= cell.soon());
@@ -138,12 +138,6 @@ fn measure(setting: &Setting, peer: &Peer, cell: Cell) -> Result<Row> {
         .every_byte("sha256_ok", ended.is_right)
         .claim_if(ours, format!("within {:?}", cell.soon()), soon)
         .claim_if(ours, format!("queue drops <= {DROPPED}"), dropped <= DROPPED))
-}
-
-/// What the queue dropped, of what was offered since then.
-fn queue_drop_share(before: &LinkStats, now: &LinkStats) -> f64 {
-    let offered = now.offered.packets - before.offered.packets;
-    (now.dropped.queue.packets - before.dropped.queue.packets) as f64 / offered.max(1) as f64
 }
 
 /// A base that was started anew after a transfer, and the mobile of before, which is up again.

@@ -35,7 +35,7 @@ fn each(cpu: Duration, bytes: u64) -> Result<f64> {
 /// A base's thread that reads what a fixed host sends.
 pub(super) fn tcp_in(span: Duration) -> Result<f64> {
     let Hosts { fixed, base, server, .. } = cabled()?;
-    start_source(&fixed, server)?;
+    start_source(&fixed, server, None)?;
     let mut stream = base.enter(|| TcpStream::connect(server))??;
     let (mut buffer, mut bytes) = (vec![0; PIECE], 0);
     let (began, before) = (Instant::now(), own_cpu());

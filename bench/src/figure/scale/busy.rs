@@ -12,7 +12,7 @@ use crate::cables::cabled;
 use crate::figure::Setting;
 use crate::peer::Peer;
 use crate::peer::site::{Capacity, Site};
-use crate::pump::{start_paced_source, start_source};
+use crate::pump::start_source;
 use crate::report::{Report, Row};
 
 const MOBILES: usize = 100;
@@ -69,10 +69,7 @@ struct Seen {
 
 fn measure(setting: &Setting, workers: usize, each: Option<Rate>) -> Result<Seen> {
     let (hosts, seed) = (cabled()?, setting.seed.child("busy"));
-    match each {
-        Some(rate) => start_paced_source(&hosts.fixed, hosts.server, rate)?,
-        None => start_source(&hosts.fixed, hosts.server)?,
-    }
+    start_source(&hosts.fixed, hosts.server, each)?;
     let room = Capacity { mobiles: MOBILES, connections: 2 * MOBILES, workers };
     let mut site = Site::open(&Peer::Srp, &hosts, room, seed.child("keys"))?;
     let (base, mobiles) = site.keys().context("a base without keys")?;

@@ -7,7 +7,6 @@ mod handshakes;
 mod hello_limits;
 mod keyset;
 mod mobile;
-
 mod probation;
 mod sources;
 
