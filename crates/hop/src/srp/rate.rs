@@ -326,10 +326,7 @@ impl RateControl {
             && let Some(train) = self.trains.rate()
         {
             self.approach(train, s);
-        } else if self.mode == Mode::Steady
-            && m.start_latest >= self.changed_at
-            && !self.trials.is_on()
-        {
+        } else if self.mode == Mode::Steady && m.start_latest >= self.changed_at {
             self.suspect_loss(now, s, m);
         }
     }
@@ -435,7 +432,7 @@ impl RateControl {
             }
             return;
         }
-        if self.trials.is_on() || m.start_latest < self.changed_at {
+        if m.start_latest < self.changed_at {
             return;
         }
         if self.suspect_loss(now, s, m) {

@@ -114,6 +114,9 @@ impl Trials {
 impl RateControl {
     /// Whether growth is to wait, since more may be lost than is the hop's own; now and then that is put on trial.
     pub(super) fn suspect_loss(&mut self, now: Time, s: &Sample, m: &Measurement) -> bool {
+        if self.trials.is_on() {
+            return true;
+        }
         let seen = now.since(replace(&mut self.trials.seen, now)).as_secs_f64();
         let trials = &mut self.trials;
         if self.loss < trials.own {
@@ -142,7 +145,7 @@ impl RateControl {
                 Some(Trial { rate: self.rate, loss: self.loss, own, counts: None, began: now });
             self.set_rate(0.95 * arrives * self.rate, s);
         }
-        suspect || now < self.trials.hold
+        self.trials.is_on() || suspect || now < self.trials.hold
     }
 
     /// Goes on with a trial, if there is one.
