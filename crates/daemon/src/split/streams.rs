@@ -87,9 +87,11 @@ impl Allowance {
         Self { left: GROWTH_MAX, lease: memory.lease() }
     }
 
-    /// Whether `more` can be had. A part is always left for others.
+    /// Whether `more` can be had. A part is always left for others, and half of the lease for streams that
+    /// come later.
     fn reserve(&mut self, more: usize) -> bool {
-        let granted = more > 0 && more <= self.left / 4 && self.lease.has_room_for(more as u64);
+        let half = self.lease.need() + 2 * more as u64;
+        let granted = more > 0 && more <= self.left / 4 && self.lease.has_room_for(half);
         if granted {
             self.left -= more;
             self.lease.set_need(self.lease.need() + more as u64);
@@ -480,5 +482,24 @@ impl Streams for SplitTcp {
 
     fn snapshot(&self, id: StreamId) -> Option<StreamState> {
         self.streams.get(&id.0)?.state()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lasthop_units::Bytes;
+
+    use super::*;
+
+    /// SEC-13: whatever the growth of streams takes, one that comes later has its least.
+    #[test]
+    fn growth_leaves_room_for_a_stream_that_comes_later() {
+        let memory = Memory::bounded(Bytes::from_mib(64), 4);
+        let mut streams = SplitTcp::new(1000, 0, &memory);
+        for step in [1 << 20, 1 << 16] {
+            while streams.recv_allowance.reserve(step) {}
+            while streams.send_allowance.reserve(step) {}
+        }
+        assert!(streams.has_room());
     }
 }
