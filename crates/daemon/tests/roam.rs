@@ -55,6 +55,13 @@ struct BaseProcess {
     running: Option<Running>,
 }
 
+/// The hop of a base, and how many serve it.
+#[derive(Clone, Copy)]
+struct BaseHop {
+    name: &'static str,
+    workers: usize,
+}
+
 /// Bases that know each other, and a mobile that knows them.
 struct Country {
     proxy: SocketAddr,
@@ -84,7 +91,7 @@ fn ports(n: usize) -> Vec<u16> {
 
 impl Country {
     /// `count` bases, with `more` in the mobile's configuration.
-    fn start(hop: &str, count: usize, more: &str) -> Self {
+    fn start(hop: BaseHop, count: usize, more: &str) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let n = COUNT.fetch_add(1, Ordering::Relaxed);
         let dir = std::env::temp_dir().join(format!("lasthop-roam-{}-{n}", std::process::id()));
@@ -94,8 +101,11 @@ impl Country {
             keyfile::store(&dir.join(name), &keys, Existing::Keep).unwrap();
             keys.public().to_string()
         };
+        let BaseHop { name: hop, workers } = hop;
         let shown = dir.display();
         let mobile_key = key("mobile");
+        // With more workers, the mobile has another at each base.
+        let others: Vec<String> = (0..workers).map(|n| key(&format!("other{n}"))).collect();
         let keys: Vec<String> = (0..count).map(|i| key(&format!("b{}", i + 1))).collect();
         let (near, far) = (ports(count), ports(count));
         let mut bases = Vec::new();
@@ -103,10 +113,12 @@ impl Country {
         for i in 0..count {
             let name = format!("b{}", i + 1);
             let (near_port, far_port) = (near[i], far[i]);
+            let mut allow = others.clone();
+            allow.insert((i + 1) % workers, mobile_key.clone());
             let mut text = format!(
                 "listen = [\"127.0.0.1:{near_port}\"]\nkey = \"{shown}/{name}\"\n\
-                 allow = [\"{mobile_key}\"]\nhop = \"{hop}\"\ncontrol = \"{shown}/{name}.sock\"\n\
-                 [targets]\nallow = [\"127.0.0.0/8\"]\n"
+                 allow = {allow:?}\nhop = \"{hop}\"\ncontrol = \"{shown}/{name}.sock\"\n\
+                 workers = {workers}\n[targets]\nallow = [\"127.0.0.0/8\"]\n"
             );
             if count > 1 {
                 text +=
@@ -296,17 +308,17 @@ fn says(stream: &mut TcpStream, text: &str) {
     assert_eq!(got, text.as_bytes());
 }
 
-/// Runs every test once with each hop (SPL-3, SRP-13, MOB-37).
+/// Runs every test once with each hop (SPL-3, SRP-13, MOB-37), and with bases that have several workers (SCL-9).
 macro_rules! with_each_hop {
     ($($name:ident,)*) => {
-        mod srp {
-            $(#[test] fn $name() { super::$name("srp") })*
-        }
-        mod mobile_tcp {
-            $(#[test] fn $name() { super::$name("mobile-tcp") })*
-        }
-        mod split_tcp {
-            $(#[test] fn $name() { super::$name("split-tcp") })*
+        with_each_hop! { srp "srp" 1: $($name,)* }
+        with_each_hop! { srp_with_workers "srp" 3: $($name,)* }
+        with_each_hop! { mobile_tcp "mobile-tcp" 2: $($name,)* }
+        with_each_hop! { split_tcp "split-tcp" 1: $($name,)* }
+    };
+    ($module:ident $hop:literal $workers:literal: $($name:ident,)*) => {
+        mod $module {
+            $(#[test] fn $name() { super::$name(super::BaseHop { name: $hop, workers: $workers }) })*
         }
     };
 }
@@ -324,7 +336,7 @@ with_each_hop! {
 }
 
 /// MHP-15, MHP-18, MHP-19
-fn a_connection_goes_round_all_bases_with_every_byte(hop: &str) {
+fn a_connection_goes_round_all_bases_with_every_byte(hop: BaseHop) {
     let country = Country::start(hop, 3, "");
     let echo = echo_server();
     let mut idle = country.connect(echo);
@@ -344,7 +356,7 @@ fn a_connection_goes_round_all_bases_with_every_byte(hop: &str) {
 
 /// MHP-23: a handoff that others interrupt within milliseconds ends with a moved connection, an unmoved
 /// one or a clean reset, and with not one wrong byte; the next connection works.
-fn a_move_back_before_it_is_done_harms_nothing(hop: &str) {
+fn a_move_back_before_it_is_done_harms_nothing(hop: BaseHop) {
     let country = Country::start(hop, 3, "");
     let echo = echo_server();
     let exchange = Exchange::start(country.connect(echo), 8 * MB);
@@ -364,7 +376,7 @@ fn a_move_back_before_it_is_done_harms_nothing(hop: &str) {
 }
 
 /// MOB-39
-fn a_foreseen_move_is_made_over_the_association_that_waits(hop: &str) {
+fn a_foreseen_move_is_made_over_the_association_that_waits(hop: BaseHop) {
     let country = Country::start(hop, 2, "");
     let echo = echo_server();
     let exchange = Exchange::start(country.connect(echo), 8 * MB);
@@ -379,7 +391,7 @@ fn a_foreseen_move_is_made_over_the_association_that_waits(hop: &str) {
 }
 
 /// MOB-39, LNK-14: a signal that fades foretells a move as an operator does.
-fn a_fading_signal_prepares_the_only_other_base(hop: &str) {
+fn a_fading_signal_prepares_the_only_other_base(hop: BaseHop) {
     let signal = "[signal]\nwindow = \"400ms\"\nhorizon = \"2s\"";
     let country = Country::start(hop, 2, signal);
     let mut stream = country.connect(echo_server());
@@ -403,7 +415,7 @@ fn a_fading_signal_prepares_the_only_other_base(hop: &str) {
 }
 
 /// MOB-41, MOB-43
-fn a_prediction_that_does_not_come_true_leaves_nothing(hop: &str) {
+fn a_prediction_that_does_not_come_true_leaves_nothing(hop: BaseHop) {
     let country = Country::start(hop, 2, "");
     let mut stream = country.connect(echo_server());
     let imminent = Request::Link(Link::Imminent { to: Some("b2".to_owned()), in_ms: 10 });
@@ -414,7 +426,7 @@ fn a_prediction_that_does_not_come_true_leaves_nothing(hop: &str) {
     assert_eq!(country.current(), "b1");
 }
 
-fn a_base_that_dies_is_left_for_another_and_new_connections_work(hop: &str) {
+fn a_base_that_dies_is_left_for_another_and_new_connections_work(hop: BaseHop) {
     let mut country = Country::start(hop, 2, "[handoff]\nlost_after = \"500ms\"");
     let echo = echo_server();
     says(&mut country.connect(echo), "before");
@@ -429,7 +441,7 @@ fn a_base_that_dies_is_left_for_another_and_new_connections_work(hop: &str) {
     assert_eq!(country.base_report(1).associations.len(), 1);
 }
 
-fn the_next_connection_after_a_restart_works(hop: &str) {
+fn the_next_connection_after_a_restart_works(hop: BaseHop) {
     let mut country = Country::start(hop, 1, "");
     let echo = echo_server();
     says(&mut country.connect(echo), "before");
@@ -438,7 +450,7 @@ fn the_next_connection_after_a_restart_works(hop: &str) {
     says(&mut country.connect(echo), "after");
 }
 
-fn a_base_that_nobody_knows_is_named_and_nothing_happens(hop: &str) {
+fn a_base_that_nobody_knows_is_named_and_nothing_happens(hop: BaseHop) {
     let country = Country::start(hop, 2, "");
     let mut stream = country.connect(echo_server());
     let error = country.ask(&Request::Handoff { to: "b9".to_owned() }).unwrap_err();
@@ -448,7 +460,7 @@ fn a_base_that_nobody_knows_is_named_and_nothing_happens(hop: &str) {
 }
 
 /// The base that has the session serves the mobile as before.
-fn what_stayed_at_a_base_that_revokes_its_mobile_is_reset_at_once(hop: &str) {
+fn what_stayed_at_a_base_that_revokes_its_mobile_is_reset_at_once(hop: BaseHop) {
     let country = Country::start(hop, 2, "");
     let echo = echo_server();
     let mut stayed = country.connect(echo);
@@ -458,7 +470,11 @@ fn what_stayed_at_a_base_that_revokes_its_mobile_is_reset_at_once(hop: &str) {
     let mut new = country.connect(echo);
     says(&mut new, "its own");
     let other = KeyText(*keyfile::generate().unwrap().public());
-    country.bases[0].file.lock().unwrap().allow = Some(vec![other.into()]);
+    let revoke = |file: &mut BaseFile| {
+        let allow = file.allow.as_mut().unwrap();
+        allow[1 % hop.workers] = other.into();
+    };
+    revoke(&mut country.bases[0].file.lock().unwrap());
     let reply = control::request(&country.dir.join("b1.sock"), &Request::Reload {}).unwrap();
     assert_eq!(reply.reload.map(|reload| (reload.added, reload.removed)), Some((1, 1)));
     assert!(country.base_report(0).connections.is_empty());

@@ -106,7 +106,7 @@ impl MigrateError {
         matches!(self, Self::Gone { .. } | Self::NoHelper { .. })
     }
 
-    pub(super) fn kernel(doing: &'static str) -> impl FnOnce(io::Error) -> Self {
+    pub(super) fn kernel(doing: &'static str) -> impl Fn(io::Error) -> Self + Copy {
         move |source| Self::Kernel { doing, source }
     }
 }

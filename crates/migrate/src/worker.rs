@@ -3,9 +3,9 @@
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,8 @@ const LATE: Duration = Duration::from_secs(1);
 type Job<D> = Box<dyn FnOnce(&mut Admin) -> Option<D> + Send>;
 
 enum Message<D> {
-    Job(Job<D>),
+    /// What is to be done, and who is told what it gives.
+    Job(Job<D>, Outbox<D>),
     End,
 }
 
@@ -34,6 +35,7 @@ enum Message<D> {
 pub struct Worker<D> {
     handle: Handle<D>,
     done: Inbox<D>,
+    /// Only the first of those that share it has it.
     thread: Option<JoinHandle<()>>,
 }
 
@@ -41,28 +43,34 @@ pub struct Worker<D> {
 /// asked.
 pub struct Handle<D> {
     messages: Sender<Message<D>>,
-    shared: Arc<Shared>,
+    answers: Outbox<D>,
+    shared: Arc<Shared<D>>,
 }
 
-#[derive(Debug)]
-struct Shared {
+struct Shared<D> {
     /// The helper is away.
     gone: AtomicBool,
     /// Jobs that are not begun.
     waiting: AtomicUsize,
     /// Wakes the thread.
     asked: Wake,
+    /// All that are told that the helper has gone or come back.
+    told: Mutex<Vec<Outbox<D>>>,
 }
 
 impl<D> Clone for Handle<D> {
     fn clone(&self) -> Self {
-        Self { messages: self.messages.clone(), shared: Arc::clone(&self.shared) }
+        Self {
+            messages: self.messages.clone(),
+            answers: self.answers.clone(),
+            shared: Arc::clone(&self.shared),
+        }
     }
 }
 
 impl<D> fmt::Debug for Handle<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Handle").field("shared", &self.shared).finish_non_exhaustive()
+        f.debug_struct("Handle").field("gone", &self.shared.gone).finish_non_exhaustive()
     }
 }
 
@@ -73,18 +81,34 @@ impl<D: Send + 'static> Worker<D> {
     ///
     /// The kernel has no descriptor or thread left.
     pub fn start(admin: Admin) -> Result<Self, MigrateError> {
-        let fail = |e: io::Error| MigrateError::kernel("start a thread for the helper")(e);
+        let fail = MigrateError::kernel("start a thread for the helper");
         let shared = Arc::new(Shared {
             gone: AtomicBool::new(false),
             waiting: AtomicUsize::new(0),
             asked: Wake::new().map_err(fail)?,
+            told: Mutex::new(Vec::new()),
         });
         let (messages, asked) = mpsc::channel();
         let (answers, done) = inbox().map_err(fail)?;
-        let theirs = Arc::clone(&shared);
-        let work = move || work(admin, &asked, &answers, &theirs);
+        let handle = Handle { messages, answers, shared };
+        let theirs = handle.be_told();
+        let work = move || work(admin, &asked, &theirs);
         let thread = thread::Builder::new().name("helper".into()).spawn(work).map_err(fail)?;
-        Ok(Self { handle: Handle { messages, shared }, done, thread: Some(thread) })
+        Ok(Self { handle, done, thread: Some(thread) })
+    }
+
+    /// Another way to the same thread, for another loop, which is told what was done for it. It does nothing any more
+    /// once this one is dropped.
+    ///
+    /// # Errors
+    ///
+    /// The kernel has no descriptor left.
+    pub fn beside(&self) -> Result<Self, MigrateError> {
+        let doing = "wait for the helper";
+        let (answers, done) = inbox().map_err(MigrateError::kernel(doing))?;
+        let handle = Handle { answers, ..self.handle.clone() };
+        handle.be_told();
+        Ok(Self { handle, done, thread: None })
     }
 
     /// The way to it.
@@ -104,11 +128,18 @@ impl<D: Send + 'static> Worker<D> {
 }
 
 impl<D: Send + 'static> Handle<D> {
+    /// Its loop is told that the helper has gone or come back.
+    fn be_told(&self) -> Arc<Shared<D>> {
+        let mut told = self.shared.told.lock().unwrap_or_else(PoisonError::into_inner);
+        told.push(self.answers.clone());
+        Arc::clone(&self.shared)
+    }
+
     /// Has something done, after all that was asked before. What it gives is [told](Worker::poll).
     pub fn submit(&self, job: impl FnOnce(&mut Admin) -> Option<D> + Send + 'static) {
         self.shared.waiting.fetch_add(1, Ordering::Relaxed);
         // One that has ended does nothing more.
-        let _ = self.messages.send(Message::Job(Box::new(job)));
+        let _ = self.messages.send(Message::Job(Box::new(job), self.answers.clone()));
         self.shared.asked.ring();
     }
 
@@ -153,19 +184,18 @@ impl<D> AsFd for Worker<D> {
 /// What was asked before is done, and the helper told goodbye.
 impl<D> Drop for Worker<D> {
     fn drop(&mut self) {
+        let Some(thread) = self.thread.take() else { return };
         let _ = self.handle.messages.send(Message::End);
         self.handle.shared.asked.ring();
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
+        let _ = thread.join();
     }
 }
 
-fn work<D>(mut admin: Admin, asked: &Receiver<Message<D>>, answers: &Outbox<D>, shared: &Shared) {
+fn work<D>(mut admin: Admin, asked: &Receiver<Message<D>>, shared: &Shared<D>) {
     let mut away = None;
     loop {
         match asked.try_recv() {
-            Ok(Message::Job(job)) => {
+            Ok(Message::Job(job, answers)) => {
                 shared.waiting.fetch_sub(1, Ordering::Relaxed);
                 if let Some(done) = job(&mut admin) {
                     answers.send(done);
@@ -176,7 +206,8 @@ fn work<D>(mut admin: Admin, asked: &Receiver<Message<D>>, answers: &Outbox<D>, 
         }
         if let Some(gone) = maintain(&mut admin, &mut away) {
             shared.gone.store(gone, Ordering::Release);
-            answers.ring();
+            let told = shared.told.lock().unwrap_or_else(PoisonError::into_inner);
+            told.iter().for_each(Outbox::ring);
         }
     }
 }
@@ -191,7 +222,7 @@ struct Away {
 }
 
 /// Waits until something is asked, the helper has gone, or one that has is looked for again.
-fn wait(shared: &Shared, admin: &mut Admin, away: Option<&Away>) {
+fn wait<D>(shared: &Shared<D>, admin: &mut Admin, away: Option<&Away>) {
     let timeout = away.map(|away| away.next.saturating_duration_since(Instant::now()));
     let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
     let mut polled = vec![PollFd::new(&shared.asked, PollFlags::IN)];

@@ -157,7 +157,7 @@ impl Associations for Base {
 impl Wires<u32, At, u64> for Base {
     type Made = ();
 
-    fn link(&mut self, base: u32) -> Option<At> {
+    fn link(&mut self, base: u32, _session: SessionId) -> Option<At> {
         if !(1..=3).contains(&base) {
             return None;
         }

@@ -97,6 +97,8 @@ pub struct Fleet {
 struct Keys {
     bases: Vec<Key>,
     mobile: Key,
+    /// A mobile that never comes.
+    other: Key,
     /// What any two of them share.
     psk: Secret,
 }
@@ -116,7 +118,12 @@ impl Fleet {
         let folder = Folder::new()?;
         let count = if settings.handoff.is_some() { BASES } else { 1 };
         let bases = (0..count).map(|_| Key::generate()).collect::<Result<_, _>>()?;
-        let keys = Keys { bases, mobile: Key::generate()?, psk: Secret::preshared()? };
+        let keys = Keys {
+            bases,
+            mobile: Key::generate()?,
+            other: Key::generate()?,
+            psk: Secret::preshared()?,
+        };
         let mut fleet = Self {
             bases: Vec::new(),
             helpers: (0..count).map(|_| None).collect(),
@@ -147,16 +154,24 @@ impl Fleet {
 
     fn base_file(&self, number: usize) -> String {
         let Settings { hop, family, handoff, .. } = &self.settings;
-        let Keys { bases, mobile, psk } = &self.keys;
+        let Keys { bases, mobile, other, psk } = &self.keys;
         let psk = psk.path();
+        let mut allow = [
+            format!("{{ key = \"{}\", psk = {psk:?} }}", mobile.public),
+            format!("\"{}\"", other.public),
+        ];
+        // The mobile has one worker here and another there.
+        allow.rotate_left(number % 2);
         let mut text = format!(
-            "listen = [\"{}\"]\nkey = {:?}\nallow = [{{ key = \"{}\", psk = {psk:?} }}]\n\
-             hop = \"{hop}\"\ncontrol = {:?}\n",
+            "listen = [\"{}\"]\nkey = {:?}\nallow = [{}]\nhop = \"{hop}\"\ncontrol = {:?}\n",
             hop_address(*family, number),
             bases[index(number)].secret.path(),
-            mobile.public,
+            allow.join(", "),
             self.control_of_base(number),
         );
+        if hop != "split-tcp" {
+            text += "workers = 2\n";
+        }
         let Some(handoff) = handoff else { return text };
         let _ = write!(
             text,

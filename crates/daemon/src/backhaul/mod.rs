@@ -10,12 +10,15 @@ use std::path::PathBuf;
 use lasthop_control::AssociationReport;
 use lasthop_hop::seal::{Keypair, PublicKey};
 use lasthop_hop::srp::Srp;
-use lasthop_hop::{AssociationId, HopConfig, Memory, NumberedLink, NumberedLinks, Refused};
+use lasthop_hop::{
+    AssociationId, HopConfig, Memory, NumberedLink, NumberedLinks, Part, Refused, Stray,
+};
 use lasthop_kernel::clock;
 use lasthop_kernel::cpu;
 use lasthop_kernel::reactor::Readiness;
 use lasthop_kernel::slab::Key;
 use lasthop_kernel::turn::Turn;
+use lasthop_session::SessionId;
 use lasthop_session::station::Farewell;
 use lasthop_units::{Bytes, Duration, Seed, Time};
 
@@ -24,7 +27,6 @@ use crate::carrier::{Carrier, Route};
 use crate::config::SrpFile;
 use crate::datagram::settings::{self, Passage};
 use crate::datagram::{DatagramBase, DatagramMobile};
-use crate::error::RunError;
 use crate::handshake::{Caller, Introduction};
 use crate::hop::{AnyStreams, BaseHop, Hop, HopEvent, MobileHop};
 use crate::hop_set::HopSet;
@@ -110,8 +112,18 @@ fn between_bases(ipv6: bool, stream_window: Bytes, memory: &Memory) -> HopConfig
 pub(crate) enum Purpose {
     /// Handoff messages, or copies of sessions that are sent ahead of a handoff.
     Messages,
-    /// The bytes of connections whose sockets are there.
-    Bytes,
+    /// The bytes of this session's connections, whose sockets are there.
+    Bytes(SessionId),
+}
+
+/// Begins an association for the bytes of a session: the base that has their sockets may serve mobiles by parts.
+fn greeting_for(session: SessionId) -> [u8; 8] {
+    session.0.to_be_bytes()
+}
+
+/// The session that a greeting is for.
+pub(crate) fn greeted_for(greeting: &[u8]) -> Option<SessionId> {
+    Some(SessionId(u64::from_be_bytes(greeting.try_into().ok()?)))
 }
 
 /// The associations with other bases.
@@ -129,8 +141,10 @@ struct Peers {
 
 /// What is needed for associations with other bases.
 pub(crate) struct Backhaul<'a> {
-    /// Where to listen.
-    pub(crate) listen: &'a [SocketAddr],
+    /// Where it listens.
+    pub(crate) udp: Udp,
+    /// Which part of the base this is, if there are several.
+    pub(crate) part: Option<Part>,
     /// This base's keys.
     pub(crate) keys: Keypair,
     /// What it shares with those that have a pre-shared key.
@@ -150,14 +164,9 @@ impl WithPeers {
     }
 
     /// Listens for other bases too.
-    pub(crate) fn open(
-        mobiles: Box<dyn BaseHop>,
-        backhaul: Backhaul<'_>,
-    ) -> Result<Self, RunError> {
-        let Backhaul { listen, keys, psks, peers, seed, memory } = backhaul;
-        let udp = Udp::bind(listen).map_err(|(addr, source)| RunError::Listen { addr, source })?;
-        let ipv6 = listen.iter().any(SocketAddr::is_ipv6);
-        let settings = between_bases(ipv6, MESSAGES, &memory);
+    pub(crate) fn open(mobiles: Box<dyn BaseHop>, backhaul: Backhaul<'_>) -> Self {
+        let Backhaul { udp, part, keys, psks, peers, seed, memory } = backhaul;
+        let settings = between_bases(udp.is_ipv6(), MESSAGES, &memory);
         let allowed = psks.allowed(peers.iter().map(|peer| peer.key));
         let machine = lasthop_hop::Base::<_, Srp>::new(
             settings,
@@ -165,12 +174,13 @@ impl WithPeers {
             allowed,
             seed.child("listener"),
         );
-        let machine = machine.with_many(PER_PEER).with_fast_aes(cpu::fast_aes());
+        let part = part.map(|part| Part { greeted: true, ..part });
+        let machine = machine.with_many(PER_PEER).with_part(part).with_fast_aes(cpu::fast_aes());
         let listener = DatagramBase::new("srp", machine, Box::new(udp));
         let links = HopSet::new(LINKS);
         let peers =
             Peers { listener, links, keys_of: BTreeMap::new(), keys, psks, seed, memory, made: 0 };
-        Ok(Self { mobiles, peers: Some(peers) })
+        Self { mobiles, peers: Some(peers) }
     }
 
     /// Makes an association to another base, which comes up by itself, and waits for a socket where the kernel
@@ -192,12 +202,12 @@ impl WithPeers {
         let route = udp.route_to(peer.address);
         let window = match purpose {
             Purpose::Messages => MESSAGES,
-            Purpose::Bytes => BYTES,
+            Purpose::Bytes(_) => BYTES,
         };
         let settings = between_bases(peer.address.is_ipv6(), window, &peers.memory);
         let settings = match purpose {
             Purpose::Messages => settings,
-            Purpose::Bytes => HopConfig { stream_memory: BYTES_MAX, ..settings },
+            Purpose::Bytes(_) => HopConfig { stream_memory: BYTES_MAX, ..settings },
         };
         peers.made += 1;
         let machine = lasthop_hop::Mobile::<Route, Srp>::new(
@@ -208,10 +218,13 @@ impl WithPeers {
             peers.seed.child(&format!("link {}", peers.made)),
             turn.now,
         );
-        let machine = machine
+        let mut machine = machine
             .with_psk(turn.now, peers.psks.with(&peer.key))
             .with_fast_aes(turn.now, cpu::fast_aes())
             .with_wall_clock(turn.now, clock::wall_nanos());
+        if let Purpose::Bytes(session) = purpose {
+            machine.greet(turn.now, &greeting_for(session));
+        }
         let own = Introduction { caller: Caller::Base, own: *peers.keys.public() };
         let link = Link::new("srp", machine, Box::new(udp), Some(peer.key), route, Some(own));
         let part = peers.links.add(Box::new(link));
@@ -395,6 +408,48 @@ impl WithPeers {
         }
         let refused = self.peers.as_mut()?.listener.poll_refused()?;
         Some((Caller::Base, refused))
+    }
+
+    /// The next datagram that came to this part of the base and is another's, with who should have sent it.
+    pub(crate) fn poll_stray(&mut self) -> Option<(Caller, Stray<Route>)> {
+        if let Some(stray) = self.mobiles.poll_stray() {
+            return Some((Caller::Mobile, stray));
+        }
+        Some((Caller::Base, self.peers.as_mut()?.listener.poll_stray()?))
+    }
+
+    /// Takes in a datagram of this part's that came to another.
+    pub(crate) fn handle_stray(
+        &mut self,
+        turn: &mut Turn<'_>,
+        caller: Caller,
+        from: Route,
+        datagram: &mut [u8],
+    ) {
+        match (caller, &mut self.peers) {
+            (Caller::Mobile, _) => self.mobiles.handle_stray(&mut turn.within(0), from, datagram),
+            (Caller::Base, Some(peers)) => {
+                peers.listener.handle_stray(&mut turn.within(LISTENER), from, datagram);
+            }
+            (Caller::Base, None) => {}
+        }
+    }
+
+    /// No part of the base serves whose handshake came from there.
+    pub(crate) fn refuse_stranger(
+        &mut self,
+        turn: &mut Turn<'_>,
+        caller: Caller,
+        from: Route,
+        key: PublicKey,
+    ) {
+        match (caller, &mut self.peers) {
+            (Caller::Mobile, _) => self.mobiles.refuse_stranger(&mut turn.within(0), from, key),
+            (Caller::Base, Some(peers)) => {
+                peers.listener.refuse_stranger(&mut turn.within(LISTENER), from, key);
+            }
+            (Caller::Base, None) => {}
+        }
     }
 
     /// The key of the other end of an association, where it has one.

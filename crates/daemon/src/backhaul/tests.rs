@@ -53,10 +53,11 @@ impl Side {
         let peers = [Peer { name, key, psk: None, address: here, via }];
         let psks = psk.map(|n| (key, PresharedKey::generate(Seed::from_u64(n))));
         let seed = Seed::from_u64(own).child("backhaul");
-        let (listen, memory) = (&[here], Memory::default());
+        let (udp, memory) = (Udp::bind(&[here]).unwrap(), Memory::default());
         let psks = psks.into_iter().collect();
-        let backhaul = Backhaul { listen, keys: keys(own), psks, peers: &peers, seed, memory };
-        let hop = WithPeers::open(Box::new(mobiles), backhaul).unwrap();
+        let keys = keys(own);
+        let backhaul = Backhaul { udp, part: None, keys, psks, peers: &peers, seed, memory };
+        let hop = WithPeers::open(Box::new(mobiles), backhaul);
         let (reactor, clock) = (Reactor::new().unwrap(), Clock::start());
         let mut side =
             Self { hop, reactor, clock, up: BTreeSet::new(), lost: vec![], unreachable: vec![] };
@@ -149,7 +150,10 @@ fn a_thousand_sessions_are_carried_on_between_two_bases_at_once() {
     let (mut near, mut far) = (Side::new(1, 2), Side::new(2, 1));
     let peer = peer_at(&far);
     for n in 0..SESSIONS {
-        let purpose = if n == 0 { Purpose::Messages } else { Purpose::Bytes };
+        let purpose = match n {
+            0 => Purpose::Messages,
+            n => Purpose::Bytes(SessionId(n as u64)),
+        };
         near.with(|hop, turn| hop.link(turn, &peer, purpose)).unwrap();
     }
     let began = std::time::Instant::now();

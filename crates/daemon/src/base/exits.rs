@@ -108,6 +108,17 @@ impl Exits {
         Ok(Self { worker: Some(worker), ..none })
     }
 
+    /// The same for another worker of the base, until these are dropped.
+    ///
+    /// # Errors
+    ///
+    /// No descriptors are left.
+    pub(super) fn beside(&self) -> Result<Self, RunError> {
+        let worker = self.worker.as_ref().map(Worker::beside).transpose();
+        let worker = worker.map_err(|e| RunError::Misfit(e.to_string()))?;
+        Ok(Self { worker, sources: self.sources.clone() })
+    }
+
     /// Connections leave from the base's own address from here on.
     pub(super) fn disable(&mut self) {
         self.worker = None;

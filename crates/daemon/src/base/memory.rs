@@ -22,7 +22,7 @@ pub(super) struct BaseMemory {
     pub(super) mobiles: Memory,
     /// For associations with other bases.
     pub(super) peers: Memory,
-    /// For sessions on their way.
+    /// For sessions on their way to and from each worker.
     pub(super) copies: Bytes,
 }
 
@@ -40,7 +40,8 @@ impl BaseMemory {
             }
             None => (bound, Memory::default()),
         };
-        Self { bound, mobiles: Memory::bounded(left, mobiles), peers, copies: part }
+        let copies = Bytes::new(part.get() / config.workers.max(1) as u64);
+        Self { bound, mobiles: Memory::bounded(left, mobiles), peers, copies }
     }
 
     /// For a report.

@@ -98,12 +98,14 @@ impl Base {
             false => ways.into_iter().map(Some).map(context).collect(),
         };
         let (clock, step) = (Clock::start(), contexts.len() as u64);
-        let roles = hops(&contexts)?.into_iter().zip(contexts).map(|(hop, own)| role(hop, own));
+        let hops = hops(&contexts)?.into_iter().zip(means(&config, contexts.len())?);
+        let roles = hops.zip(contexts).map(|((hop, means), own)| role(hop, means, own));
         let roles = roles.collect::<Result<Vec<_>, _>>()?;
         let mut control = control::open(config.control.as_deref(), "base")?;
         let mut workers = Vec::new();
         for (role, hop) in roles {
-            let driver = Driver::new(role.serving(&allowed), hop, control.take());
+            let role = if workers.is_empty() { role.serving(&allowed) } else { role };
+            let driver = Driver::new(role, hop, control.take());
             let driver = driver.map_err(RunError::Kernel)?;
             workers.push(driver.beside_others(clock, workers.len() as u64, step));
         }
@@ -174,9 +176,52 @@ fn run_all(workers: Vec<Driver<BaseRole>>, stop: &Stop) -> io::Result<()> {
     })
 }
 
+/// What each worker has beside mobiles.
+struct Means {
+    exits: Exits,
+    migration: Option<Migration>,
+    /// Where it hears other bases.
+    between_bases: Option<Udp>,
+}
+
+/// The means of each of so many workers, who share one helper.
+fn means(config: &BaseConfig, workers: usize) -> Result<Vec<Means>, RunError> {
+    let handoff = config.handoff.as_ref().map(|handoff| &handoff.settings);
+    if let Some(settings) = handoff {
+        Migration::check(settings, &config.mobiles)?;
+    }
+    let mut first = Exits::open(config)?;
+    let migration = handoff.and_then(|of| Migration::start(of, &config.mobiles, first.helper()));
+    if handoff.is_some_and(|of| Migration::is_missing(of, migration.as_ref())) {
+        first.disable();
+    }
+    let mut between_bases = Vec::new();
+    if let Some(settings) = handoff {
+        between_bases = Udp::bind_for(workers, &settings.listen())
+            .map_err(|(addr, source)| RunError::Listen { addr, source })?;
+    }
+    let mut between_bases = between_bases.into_iter();
+    let mut others = Vec::new();
+    for _ in 1..workers {
+        let exits = first.beside()?;
+        let migration = migration.as_ref().zip(exits.helper());
+        let migration = migration.map(|(first, helper)| first.beside(helper));
+        others.push((exits, migration));
+    }
+    let all = std::iter::once((first, migration)).chain(others);
+    let means =
+        |(exits, migration)| Means { exits, migration, between_bases: between_bases.next() };
+    Ok(all.map(means).collect())
+}
+
 /// The role of a worker, and its hop with those to other bases.
-fn role(hop: Box<dyn BaseHop>, own: HopContext<'_>) -> Result<(BaseRole, WithPeers), RunError> {
-    let HopContext { config, keys, allowed, seed, memory, workers, .. } = own;
+fn role(
+    hop: Box<dyn BaseHop>,
+    means: Means,
+    own: HopContext<'_>,
+) -> Result<(BaseRole, WithPeers), RunError> {
+    let HopContext { config, keys, allowed, seed, memory, part, workers } = own;
+    let Means { exits, migration, between_bases } = means;
     // A port is published where its mobile is served.
     let is_own = |mobile: Option<PublicKey>| {
         workers.is_none() || allowed.iter().any(|allowed| Some(allowed.key) == mobile)
@@ -184,30 +229,22 @@ fn role(hop: Box<dyn BaseHop>, own: HopContext<'_>) -> Result<(BaseRole, WithPee
     let publish: Vec<_> = config.publish.iter().filter(|rule| is_own(rule.mobile)).collect();
     let published_ports = PublishedPorts::bind(publish)
         .map_err(|(addr, source)| RunError::Listen { addr, source })?;
-    if let Some(handoff) = &config.handoff {
-        Migration::check(&handoff.settings, &config.mobiles)?;
-    }
-    let (mut exits, targets) = (Exits::open(config)?, Targets::open(config)?);
+    let targets = Targets::open(config)?;
     let key = keys.as_ref().map(|keys| *keys.public());
-    let (hop, handoffs) = match (&config.handoff, keys) {
-        (Some(handoff), Some(keys)) => {
-            let (listen, peers) = (&handoff.settings.listen(), &handoff.peers);
-            let memory_of_peers = memory.peers.clone();
+    let (hop, handoffs) = match (&config.handoff, keys, between_bases) {
+        (Some(handoff), Some(keys), Some(udp)) => {
+            let (peers, copies) = (&handoff.peers, memory.copies);
             let files = peers.iter().filter_map(|peer| Some((peer.key, peer.psk.as_deref()?)));
             let psks = keyfile::PresharedKeys::load(files)?;
-            let backhaul =
-                Backhaul { listen, keys: keys.clone(), psks, peers, seed, memory: memory_of_peers };
-            let copies = memory.copies;
-            let handoffs = Handoffs::new(handoff.clone(), keys, config, copies, exits.helper());
-            if handoffs.is_unrouted() {
-                exits.disable();
-            }
-            (WithPeers::open(hop, backhaul)?, Some(handoffs))
+            let memory = memory.peers.clone();
+            let backhaul = Backhaul { udp, part, keys: keys.clone(), psks, peers, seed, memory };
+            let handoffs = Handoffs::new(handoff.clone(), keys, config, copies, migration);
+            (WithPeers::open(hop, backhaul), Some(handoffs))
         }
         _ => (WithPeers::alone(hop), None),
     };
     let role = BaseRole::new(config, memory, key, published_ports, exits, targets, handoffs);
-    Ok((role.beside(workers), hop))
+    Ok((role.serving(&allowed).beside(workers), hop))
 }
 
 /// What any hop of a base is made from.

@@ -30,7 +30,7 @@ use super::reachable_families::ReachableFamilies;
 use super::reload::{self, ConfigSource};
 use super::surrogate::Surrogate;
 use super::targets::Targets;
-use super::workers::{Message, Workers};
+use super::workers::{Message, Passed, Workers};
 use crate::backhaul::{BaseAssociationId, WithPeers};
 use crate::dial::{self, Dial};
 use crate::driver::{Asker, Client, CoreOf, Phase, Role, Timer};
@@ -174,6 +174,17 @@ impl BaseRole {
         let (hop, mut turn) = core.turn();
         hop.mobiles.set_allowed(&mut turn, &allow);
         Ok(Reloaded { added: added.len() as u64, removed: removed.len() as u64, restart })
+    }
+
+    /// The first worker says whom this one serves from here on.
+    fn serve(&mut self, core: &mut CoreOf<Self>, allow: &[Allowed]) {
+        let before = std::mem::replace(&mut self.allowed, by_key(allow));
+        if let Some(handoffs) = &mut self.handoffs {
+            let added = difference(&self.allowed, &before);
+            handoffs.set_mobiles(core, &added, &difference(&before, &self.allowed));
+        }
+        let (hop, mut turn) = core.turn();
+        hop.mobiles.set_allowed(&mut turn, allow);
     }
 
     fn open(
@@ -492,9 +503,14 @@ impl Role for BaseRole {
         if let (BaseAssociationId::Mobile(_), Some(Reach::Ask)) = (id, Reach::decode(message)) {
             return self.families.subscribe(core, id);
         }
-        if let Some(handoffs) = &mut self.handoffs {
-            handoffs.handle_message(core, id, message);
+        let Some(handoffs) = &mut self.handoffs else { return };
+        if let (Some(workers), false) = (&self.workers, matches!(id, BaseAssociationId::Mobile(_)))
+            && let Some(from) = core.hop.key_of(id)
+            && workers.pass_message_on(from, message)
+        {
+            return;
         }
+        handoffs.handle_message(core, id, message);
     }
 
     fn handle_wanted(&mut self, core: &mut CoreOf<Self>, id: BaseAssociationId, wanted: SessionId) {
@@ -514,9 +530,15 @@ impl Role for BaseRole {
         if let Some(workers) = &self.workers {
             workers.set_connections(core.connections.len());
             let (hop, mut turn) = core.turn();
-            while let Some(stray) = hop.mobiles.poll_stray() {
-                if let Err((from, mobile)) = workers.pass_on(stray) {
-                    hop.mobiles.refuse_stranger(&mut turn, from, mobile);
+            while let Some((caller, stray)) = hop.poll_stray() {
+                match workers.pass_on(caller, stray) {
+                    Passed::On => {}
+                    Passed::Here(from, mut datagram) => {
+                        hop.handle_stray(&mut turn, caller, from, &mut datagram);
+                    }
+                    Passed::Nobodys(from, key) => {
+                        hop.refuse_stranger(&mut turn, caller, from, key);
+                    }
                 }
             }
         }
@@ -558,12 +580,17 @@ impl Role for BaseRole {
     fn handle_workers(&mut self, core: &mut CoreOf<Self>) {
         self.workers.iter().for_each(Workers::drain);
         while let Some(message) = self.workers.as_ref().and_then(Workers::poll) {
-            let (hop, mut turn) = core.turn();
             match message {
-                Message::Datagram(from, mut datagram) => {
-                    hop.mobiles.handle_stray(&mut turn, from, &mut datagram);
+                Message::Datagram(caller, from, mut datagram) => {
+                    let (hop, mut turn) = core.turn();
+                    hop.handle_stray(&mut turn, caller, from, &mut datagram);
                 }
-                Message::Serve(allowed) => hop.mobiles.set_allowed(&mut turn, &allowed),
+                Message::Handoff(from, message) => {
+                    if let Some(handoffs) = &mut self.handoffs {
+                        handoffs.handle_passed(core.now, from, &message);
+                    }
+                }
+                Message::Serve(allowed) => self.serve(core, &allowed),
                 Message::Report(client) => {
                     let mut report = core.report(Self::NAME);
                     self.report(core, &mut report);

@@ -7,7 +7,7 @@ use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use lasthop_control::{Counters, Report};
+use lasthop_control::{Counters, Handoffs, Report};
 use lasthop_hop::seal::{Allowed, PublicKey};
 use lasthop_hop::{Owner, Part, Stray};
 use lasthop_kernel::inbox::{Inbox, Outbox, inbox};
@@ -15,16 +15,31 @@ use lasthop_kernel::reactor::{Interest, Reactor};
 use lasthop_kernel::slab::Key;
 use lasthop_kernel::stop::Stop;
 use lasthop_kernel::turn::Source;
+use lasthop_session::{SessionId, station};
 use lasthop_units::Seed;
 
+use crate::backhaul;
 use crate::carrier::Route;
+use crate::handshake::Caller;
 
 /// Messages that may wait at a worker before it is sent no more datagrams.
 const WAITING_MAX: usize = 1024;
 
-/// Which worker serves which mobile.
+/// Messages of other bases that may wait at a worker before others are lost; some are of 16 KiB.
+const MESSAGES_MAX: usize = 4096;
+
+/// Which worker serves which mobile. Mobiles whose keys begin alike have the same, so that sessions, whose names begin
+/// like their mobile's key, have one too.
 #[derive(Debug, Default)]
 pub(super) struct Homes(RwLock<BTreeMap<PublicKey, usize>>);
+
+/// Where a mobile is that has a key which begins like this.
+fn tagged(homes: &BTreeMap<PublicKey, usize>, tag: [u8; 2]) -> Option<usize> {
+    let mut first = [0; 32];
+    first[..2].copy_from_slice(&tag);
+    let (key, home) = homes.range(PublicKey::from_bytes(first)..).next()?;
+    key.as_bytes().starts_with(&tag).then_some(*home)
+}
 
 impl Homes {
     /// The mobiles of each of so many workers. One that had a worker keeps it; others go to those that have fewest.
@@ -36,7 +51,9 @@ impl Homes {
             allowed.iter().partition(|mobile| before.contains_key(&mobile.key));
         for mobile in known.into_iter().chain(new) {
             let fewest = || (0..workers).min_by_key(|n| parts[*n].len()).unwrap_or_default();
-            let home = before.get(&mobile.key).copied().unwrap_or_else(fewest);
+            let [a, b, ..] = *mobile.key.as_bytes();
+            let known = before.get(&mobile.key).copied().or_else(|| tagged(&homes, [a, b]));
+            let home = known.unwrap_or_else(fewest);
             homes.insert(mobile.key, home);
             parts[home].push(mobile.clone());
         }
@@ -47,19 +64,37 @@ impl Homes {
     pub(super) fn of(&self, mobile: &PublicKey) -> Option<usize> {
         self.0.read().unwrap_or_else(PoisonError::into_inner).get(mobile).copied()
     }
+
+    /// The worker of a session's mobile, if that may be one that is served.
+    fn of_session(&self, session: SessionId) -> Option<usize> {
+        tagged(&self.0.read().unwrap_or_else(PoisonError::into_inner), session.tag())
+    }
 }
 
 /// What workers send each other.
 #[derive(Debug)]
 pub(super) enum Message {
-    /// A datagram of the receiver's, and where it came from.
-    Datagram(Route, Vec<u8>),
+    /// A datagram of the receiver's, who should have sent it, and where it came from.
+    Datagram(Caller, Route, Vec<u8>),
+    /// Another base's message about a session of a mobile that the receiver serves.
+    Handoff(PublicKey, Vec<u8>),
     /// The mobiles that the receiver serves from here on.
     Serve(Vec<Allowed>),
     /// The first worker wants a report, for that client of its control socket.
     Report(Key),
     /// That report.
     Reported(Key, Box<Report>),
+}
+
+/// What becomes of a datagram that is not known to be the own worker's.
+#[derive(PartialEq, Eq, Debug)]
+pub(super) enum Passed {
+    /// Another has it.
+    On,
+    /// It is the own worker's.
+    Here(Route, Vec<u8>),
+    /// No worker serves who made this handshake.
+    Nobodys(Route, PublicKey),
 }
 
 /// One worker's way to the others.
@@ -110,7 +145,7 @@ impl Workers {
 
     /// The part of the base's hop that it has.
     pub(super) fn part(&self, cookies: Seed) -> Part {
-        Part { number: self.own as u32, of: self.outboxes.len() as u32, cookies }
+        Part { number: self.own as u32, of: self.outboxes.len() as u32, cookies, greeted: false }
     }
 
     /// Which of these mobiles it serves.
@@ -144,27 +179,47 @@ impl Workers {
         self.inbox.poll()
     }
 
-    /// Sends a datagram to the worker whose it is.
-    ///
-    /// # Errors
-    ///
-    /// No other worker serves this mobile, which made the handshake.
-    pub(super) fn pass_on(&self, stray: Stray<Route>) -> Result<(), (Route, PublicKey)> {
+    /// Sends a datagram that this caller should have sent to the worker whose it is.
+    pub(super) fn pass_on(&self, caller: Caller, stray: Stray<Route>) -> Passed {
         let Stray { owner, from, datagram } = stray;
-        let owner = match owner {
-            Owner::Part(number) => number as usize,
-            Owner::Mobile(mobile) => match self.homes.of(&mobile) {
+        let owner = match (owner, caller) {
+            (Owner::Part(number), _) => number as usize,
+            (Owner::Mobile(mobile), Caller::Mobile) => match self.homes.of(&mobile) {
                 Some(home) if home != self.own => home,
-                _ => return Err((from, mobile)),
+                _ => return Passed::Nobodys(from, mobile),
             },
+            // All know the same bases.
+            (Owner::Mobile(base), Caller::Base) => return Passed::Nobodys(from, base),
+            (Owner::Greeted(greeting), _) => {
+                let session = backhaul::greeted_for(&greeting);
+                session.and_then(|session| self.homes.of_session(session)).unwrap_or(self.own)
+            }
         };
+        if owner == self.own {
+            return Passed::Here(from, datagram);
+        }
         // What is too much is lost, as a datagram may be.
         if let Some(outbox) = self.outboxes.get(owner)
             && outbox.waiting() < WAITING_MAX
         {
-            outbox.send(Message::Datagram(from, datagram));
+            outbox.send(Message::Datagram(caller, from, datagram));
         }
-        Ok(())
+        Passed::On
+    }
+
+    /// Sends another base's message to the worker whose mobile's session it is about, if that is another: whether it
+    /// is.
+    pub(super) fn pass_message_on(&self, from: PublicKey, message: &[u8]) -> bool {
+        let session = station::session_of(message);
+        let home = session.and_then(|session| self.homes.of_session(session));
+        let Some(home) = home.filter(|home| *home != self.own) else { return false };
+        // As good as lost on the way: whoever misses it asks again.
+        if let Some(outbox) = self.outboxes.get(home)
+            && outbox.waiting() < MESSAGES_MAX
+        {
+            outbox.send(Message::Handoff(from, message.to_vec()));
+        }
+        true
     }
 
     /// These mobiles are served from here on: this worker's of them. The others are sent theirs.
@@ -235,6 +290,19 @@ fn join(into: &mut Report, from: Report) {
     into.counters.refused += refused;
     into.counters.closed += closed;
     into.counters.garbage += garbage;
+    if let (Some(into), Some(from)) = (&mut into.handoffs, from.handoffs) {
+        let Handoffs { here, given, anchored, migrated, lost, refused } = from;
+        into.here += here;
+        into.given += given;
+        into.anchored += anchored;
+        into.migrated += migrated;
+        into.lost += lost;
+        into.refused += refused;
+    }
+    // Each worker has an association of its own to each other base.
+    for (into, from) in into.peers.iter_mut().zip(from.peers) {
+        into.up &= from.up;
+    }
 }
 
 #[cfg(test)]
@@ -257,5 +325,31 @@ mod tests {
         let after: Vec<_> = mobiles(40..100).iter().map(|m| homes.of(&m.key).unwrap()).collect();
         assert_eq!(before, after);
         assert_eq!(homes.of(&mobiles(39..40)[0].key), None);
+    }
+
+    /// SCL-7: a session has the worker of its mobile, whatever mobiles come and go; and the worker of none has none.
+    #[test]
+    fn a_session_has_the_worker_of_its_mobile() {
+        // Some of the keys begin alike.
+        let key = |n: u16| {
+            let mut key = [9; 32];
+            (key[0], key[1], key[31]) = ((n / 3) as u8, 7, n as u8);
+            key
+        };
+        let allowed = |keys: std::ops::Range<u16>| -> Vec<Allowed> {
+            keys.map(|n| PublicKey::from_bytes(key(n)).into()).collect()
+        };
+        let homes = Homes::default();
+        for served in [0..300, 150..450, 0..450] {
+            let parts = homes.divide(&allowed(served.clone()), 4);
+            assert!(parts.iter().all(|part| part.len() > 50), "they are divided");
+            for n in 0..450 {
+                let session = SessionId::of_mobile(&key(n), 0x1234_5678_9abc_def0);
+                let home = homes.of(&PublicKey::from_bytes(key(n)));
+                assert_eq!(home.is_some(), served.contains(&n));
+                assert_eq!(homes.of_session(session), home);
+            }
+        }
+        assert_eq!(homes.of_session(SessionId(0xffff << 48)), None);
     }
 }

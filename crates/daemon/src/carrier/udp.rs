@@ -180,6 +180,11 @@ impl Udp {
         Ok(all)
     }
 
+    /// Whether IPv6 comes here too.
+    pub(crate) fn is_ipv6(&self) -> bool {
+        self.sockets.iter().any(|socket| socket.ipv6)
+    }
+
     fn over(sockets: Vec<Socket>) -> Self {
         Self { sockets, batch: Batch::new(), missing: None, event: None }
     }

@@ -180,7 +180,7 @@ where
 
     fn handle_stray(&mut self, turn: &mut Turn<'_>, from: Route, datagram: &mut [u8]) {
         self.now = self.now.max(turn.now);
-        self.machine.handle_datagram(self.now, from, datagram);
+        self.machine.handle_stray(self.now, from, datagram);
     }
 
     fn refuse_stranger(&mut self, turn: &mut Turn<'_>, from: Route, mobile: PublicKey) {

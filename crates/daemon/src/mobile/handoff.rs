@@ -75,8 +75,8 @@ impl Handoffs {
 
     /// Begins another session at `base`, in place of the present one.
     fn restart(&mut self, base: PublicKey) {
-        let name = self.random.next_u64();
-        self.machine = machine(self.config, &self.keys, &self.bases, name, base);
+        let random = self.random.next_u64();
+        self.machine = machine(self.config, &self.keys, &self.bases, random, base);
         self.began = None;
     }
 
@@ -105,11 +105,12 @@ fn machine(
     config: handoff::Config,
     keys: &Keypair,
     bases: &[PublicKey],
-    name: u64,
+    random: u64,
     first: PublicKey,
 ) -> Machine {
     let granter = MobileKeys::new(keys, bases.iter().copied());
-    Machine::with_granter(config, SessionId(name), first, granter)
+    let name = SessionId::of_mobile(keys.public().as_bytes(), random);
+    Machine::with_granter(config, name, first, granter)
 }
 
 impl MobileRole {

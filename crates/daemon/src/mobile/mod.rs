@@ -229,7 +229,7 @@ impl MobileRole {
         let stations: Vec<_> = config.bases.iter().cloned().map(KnownBase::new).collect();
         let bases: Vec<_> = config.bases.iter().filter_map(|base| base.key).collect();
         let mut random = seed.stream("sessions");
-        let name = SessionId(random.next_u64());
+        let name = SessionId::of_mobile(keys.public().as_bytes(), random.next_u64());
         let several = stations.len() > 1 && bases.len() == stations.len();
         let handoffs =
             several.then(|| Handoffs::new(config.handoff.give_up().0, keys, bases, random));

@@ -65,6 +65,9 @@ pub trait BaseLinks: Sized {
         None
     }
 
+    /// What comes from here on was passed on by another part of the base, or not any more.
+    fn set_passed(&mut self, _passed: bool) {}
+
     /// Serves the mobiles with the `allowed` keys, if mobiles have keys.
     fn set_allowed(_base: &mut BaseEnd<Self>, _allowed: Vec<Allowed>) {}
 
@@ -205,6 +208,13 @@ impl<K: BaseLinks> BaseEnd<K> {
     /// that no part has is to be [refused](Self::refuse_stranger).
     pub fn poll_stray(&mut self) -> Option<Stray<K::Address>> {
         self.links.poll_stray()
+    }
+
+    /// Takes in a datagram that came to another part of the base, and was found to be this one's.
+    pub fn handle_stray(&mut self, now: Time, from: K::Address, datagram: &mut [u8]) {
+        self.links.set_passed(true);
+        self.handle_datagram(now, from, datagram);
+        self.links.set_passed(false);
     }
 
     /// A handshake that came here was made by a mobile that no part of the base serves.

@@ -20,13 +20,17 @@ pub struct Part {
     pub of: u32,
     /// What all of them make cookies from; entropy.
     pub cookies: Seed,
+    /// A handshake with a greeting is for the part that serves what the greeting names.
+    pub greeted: bool,
 }
 
 /// Whose a datagram is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Owner {
     /// The part that serves this mobile, which made the handshake.
     Mobile(PublicKey),
+    /// The part that serves what the handshake's greeting names, which may be the one where it came.
+    Greeted(Vec<u8>),
     /// The part with this number.
     Part(u32),
 }
@@ -47,11 +51,13 @@ pub struct Stray<A> {
 pub(super) struct Parts<A> {
     own: Option<Part>,
     strays: VecDeque<Stray<A>>,
+    /// What comes was passed on by another part.
+    passed: bool,
 }
 
 impl<A> Default for Parts<A> {
     fn default() -> Self {
-        Self { own: None, strays: VecDeque::new() }
+        Self { own: None, strays: VecDeque::new(), passed: false }
     }
 }
 
@@ -84,6 +90,33 @@ impl<A> Parts<A> {
         let Some((owner, _)) = owner.filter(|(owner, own)| owner != own) else { return false };
         self.push(Owner::Part(owner), from, datagram);
         true
+    }
+
+    /// What comes from here on was passed on by another part, or not any more.
+    pub(super) fn set_passed(&mut self, passed: bool) {
+        self.passed = passed;
+    }
+
+    /// Takes a handshake that renews the association of this name, or begins one with this greeting, if it may be
+    /// another part's: whether it may.
+    pub(super) fn divert_init(
+        &mut self,
+        from: A,
+        standing: Option<u32>,
+        greeting: &[u8],
+        init: &[u8],
+    ) -> bool {
+        // A mobile is one part's, whatever its handshake says.
+        if self.passed || !self.own.is_some_and(|own| own.greeted) {
+            return false;
+        }
+        if let Some(name) = standing {
+            return self.divert(from, name, init);
+        }
+        if !greeting.is_empty() {
+            self.push(Owner::Greeted(greeting.to_vec()), from, init);
+        }
+        !greeting.is_empty()
     }
 
     fn push(&mut self, owner: Owner, from: A, datagram: &[u8]) {

@@ -294,7 +294,7 @@ where
         if let Some((id, _)) = known {
             return Some(id);
         }
-        let id = world.link(anchor)?;
+        let id = world.link(anchor, session)?;
         let until = Some(now + PATIENCE);
         self.due.set(Due::Far(id), until);
         self.far.all.insert(

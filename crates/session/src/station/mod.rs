@@ -687,3 +687,10 @@ where
 pub fn is_copy(message: &[u8]) -> bool {
     matches!(Datagram::decode(message), Ok(Datagram { message: Message::Ahead { .. }, .. }))
 }
+
+/// The session that a message between bases is about; none if it is about the association that it came over.
+pub fn session_of(message: &[u8]) -> Option<SessionId> {
+    let said = Datagram::decode(message).ok()?;
+    let of_association = matches!(said.message, Message::Attach { .. } | Message::Attached);
+    (!of_association).then_some(said.session)
+}

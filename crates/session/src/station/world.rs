@@ -22,9 +22,9 @@ pub trait Wires<A, I, S>: Associations<Id = I> {
     /// How long what takes the kernel tens of milliseconds waits for messages to leave.
     const DEFERRAL: Duration = Duration::from_millis(2);
 
-    /// Makes an association to another base, over which the bytes of one session's connections are to
-    /// go. `None` if that base is not known, or there are no means.
-    fn link(&mut self, base: A) -> Option<I>;
+    /// Makes an association to another base, over which the bytes of this session's connections are
+    /// to go. `None` if that base is not known, or there are no means.
+    fn link(&mut self, base: A, session: SessionId) -> Option<I>;
 
     /// Whether an association that was made by [`link`](Self::link) stands.
     fn is_linked(&self, id: I) -> bool;

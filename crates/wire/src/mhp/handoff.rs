@@ -57,9 +57,26 @@ pub const STATE_OVERHEAD: usize = HEADER_LEN + COMMON_LEN + 20;
 /// Bytes of the envelope behind the header.
 pub(super) const COMMON_LEN: usize = 14;
 
-/// Names a mobile's session at every base: chosen by the mobile, the same for its whole life.
+/// Names a mobile's session at every base: chosen by the mobile, the same for its whole life. Where mobiles have keys
+/// its first bytes are those of the mobile's: what serves only some of a base's mobiles tells by them whether it may
+/// be one of its own.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct SessionId(pub u64);
+
+impl SessionId {
+    /// A session of the mobile with this key.
+    pub const fn of_mobile(key: &[u8; 32], random: u64) -> Self {
+        let [_, _, rest @ ..] = random.to_be_bytes();
+        let [a, b, c, d, e, f] = rest;
+        Self(u64::from_be_bytes([key[0], key[1], a, b, c, d, e, f]))
+    }
+
+    /// The first bytes of the mobile's key.
+    pub const fn tag(self) -> [u8; 2] {
+        let [a, b, ..] = self.0.to_be_bytes();
+        [a, b]
+    }
+}
 
 impl Field<'_> for SessionId {
     fn put(&self, out: &mut Vec<u8>) {

@@ -48,8 +48,7 @@ role_settings! {
         pub allow: Option<Vec<AllowEntry>>,
         /// Threads that serve mobiles, each with mobiles of its own.
         ///
-        /// More than one need the seal to tell mobiles apart, and UDP; split-tcp, and a base that has `[handoff]` or
-        /// `[[mobiles]]`, have one.
+        /// More than one need the seal to tell mobiles apart, and UDP; split-tcp has one.
         #[flag(long = "workers", value_name = "COUNT")]
         pub workers: Option<NonZeroU32> => "one for each CPU, where there can be more than one",
         /// Servers on mobiles that fixed hosts reach here: who connects to ADDRESS:PORT is offered to
@@ -255,8 +254,6 @@ impl TryFrom<BaseFile> for BaseConfig {
             (HopKind::SplitTcp, _, _) => Some("hop = \"split-tcp\" has one"),
             (_, SealKind::None, _) => Some("seal = \"none\" has one"),
             (_, _, CarrierKind::Ethernet) => Some("carrier = \"ethernet\" has one"),
-            _ if handoff.is_some() => Some("a base with `[handoff]` has one"),
-            _ if !file.mobiles.is_empty() => Some("a base with `[[mobiles]]` has one"),
             _ => None,
         };
         let workers = workers(file.workers, single)?;

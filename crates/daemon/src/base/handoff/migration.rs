@@ -8,7 +8,9 @@ use lasthop_hop::seal::PublicKey;
 use lasthop_kernel::reactor::Reactor;
 use lasthop_kernel::tcp::{self, Socket};
 use lasthop_kernel::turn::Source;
-use lasthop_migrate::{self as migrate, Admin, Dumped, Failed, Flow, Image, MigrateError, Routing};
+use lasthop_migrate::{
+    self as migrate, Admin, Dumped, Failed, Flow, Image, MigrateError, RouteMode, Routing,
+};
 use lasthop_session::{ConnId, SessionId};
 use lasthop_units::{Duration, Time, gather};
 
@@ -83,8 +85,26 @@ impl Migration {
         })
     }
 
+    /// The same for another worker of the base, whose way to the helper this is. It has moved nothing yet.
+    pub(in crate::base) fn beside(&self, helper: &Helper) -> Self {
+        Self::over(helper.clone(), self.routing.clone(), self.addresses.clone())
+    }
+
+    /// Nothing has moved.
+    fn over(helper: Helper, routing: Routing, addresses: BTreeMap<PublicKey, Vec<IpAddr>>) -> Self {
+        Self {
+            helper,
+            routing,
+            addresses,
+            here: BTreeSet::new(),
+            whole: BTreeMap::new(),
+            leaving: BTreeMap::new(),
+            dumping: VecDeque::new(),
+        }
+    }
+
     /// `None` if nothing is to migrate, or nothing can: then that is logged, with what still works.
-    pub(super) fn start(
+    pub(in crate::base) fn start(
         settings: &HandoffFile,
         mobiles: &[MobileEntry],
         helper: Option<&Helper>,
@@ -111,15 +131,14 @@ impl Migration {
             .inspect_err(|error| tracing::warn!(%error, "connections cannot migrate"))
             .ok()?;
         let addresses = gather(mobiles.iter().map(|m| (m.key.0, m.address.clone())));
-        Some(Self {
-            helper,
-            routing,
-            addresses,
-            here: BTreeSet::new(),
-            whole: BTreeMap::new(),
-            leaving: BTreeMap::new(),
-            dumping: VecDeque::new(),
-        })
+        Some(Self::over(helper, routing, addresses))
+    }
+
+    /// Whether packets for mobiles' addresses are to come here, and nothing has them come.
+    pub(in crate::base) fn is_missing(settings: &HandoffFile, migration: Option<&Self>) -> bool {
+        settings.mode() == Mode::Migrate
+            && settings.route() != RouteMode::None
+            && migration.is_none()
     }
 
     /// Whether the helper is away.
@@ -374,7 +393,7 @@ mod tests {
     use lasthop_hop::seal::Keypair;
     use lasthop_kernel::netns::{Netns, NetnsError};
     use lasthop_kernel::stop::Stop;
-    use lasthop_migrate::{RouteMode, Worker};
+    use lasthop_migrate::Worker;
     use lasthop_units::Seed;
 
     use super::*;

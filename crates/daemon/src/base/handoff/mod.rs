@@ -12,7 +12,7 @@ use lasthop_control::{Handoffs as HandoffCounters, PeerReport};
 use lasthop_hop::seal::{Keypair, PublicKey};
 use lasthop_kernel::log_limit::LogLimit;
 use lasthop_kernel::slab::Key;
-use lasthop_migrate::{Dumped, Failed, RouteMode};
+use lasthop_migrate::{Dumped, Failed};
 use lasthop_session::handoff::{self, BaseKeys};
 use lasthop_session::station::{self, Note, NoteKind, Station};
 use lasthop_session::{Event, Session, SessionId};
@@ -20,7 +20,6 @@ use lasthop_units::{Bytes, Time};
 
 pub(super) use self::migration::Migration;
 use self::wires::{BaseWires, HandoffContext};
-use super::exits::Helper;
 use super::{BaseConfig, Fallback, HandoffConfig, HandoffFile, MobileEntry, Mode, Surrogate};
 use crate::backhaul::{BaseAssociationId, Peer, Purpose, WithPeers};
 use crate::driver;
@@ -55,7 +54,7 @@ impl Handoffs {
         keys: Keypair,
         base: &BaseConfig,
         memory: Bytes,
-        helper: Option<&Helper>,
+        migration: Option<Migration>,
     ) -> Self {
         let own = *keys.public();
         let mut authority = BaseKeys::new(keys);
@@ -68,7 +67,6 @@ impl Handoffs {
         let config_of_base = handoff::Config::base().over_streams();
         let memory_max = config_of_base.memory_max.min(memory);
         let patience = handoff::Config { memory_max, ..config_of_base };
-        let migration = Migration::start(&config.settings, &base.mobiles, helper);
         Self {
             station: Station::new(patience, own, authority),
             means: HandoffContext { config, migration },
@@ -78,14 +76,6 @@ impl Handoffs {
             refused: BTreeMap::new(),
             message: Vec::new(),
         }
-    }
-
-    /// Whether nothing has packets for a mobile's address come here, although something was to.
-    pub(super) fn is_unrouted(&self) -> bool {
-        let settings = &self.means.config.settings;
-        settings.mode() == Mode::Migrate
-            && settings.route() != RouteMode::None
-            && self.means.migration.is_none()
     }
 
     /// Opens associations to every other base.
@@ -212,17 +202,19 @@ impl Handoffs {
     ) {
         let Some(from) = core.hop.key_of(id) else { return };
         let (now, Self { station, means, .. }) = (core.now, &mut *self);
-        tracing::trace!(
-            from = means.name_of(from),
-            kind = message.get(1),
-            "handoff message received"
-        );
+        means.trace_received(from, message);
         let world = &mut BaseWires { core, means };
         match id {
             BaseAssociationId::Mobile(_) => station.handle_mobile(world, now, from, message),
             BaseAssociationId::Peer(_) => station.handle_peer(world, now, id, from, message),
             BaseAssociationId::Link(_) => station.handle_link(world, now, id, from, message),
         }
+    }
+
+    /// Takes a message from a base that came to another worker, and that is about a session of a mobile served here.
+    pub(super) fn handle_passed(&mut self, now: Time, from: PublicKey, message: &[u8]) {
+        self.means.trace_received(from, message);
+        self.station.handle_base(now, from, message);
     }
 
     /// Takes an event of an association's session.

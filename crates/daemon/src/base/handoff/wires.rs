@@ -37,6 +37,14 @@ impl HandoffContext {
         self.peer(key).map_or_else(|| key.to_string(), |peer| peer.name.clone())
     }
 
+    pub(super) fn trace_received(&self, from: PublicKey, message: &[u8]) {
+        tracing::trace!(
+            from = self.name_of(from),
+            kind = message.get(1),
+            "handoff message received"
+        );
+    }
+
     /// Whether sockets can leave and come, as far as is known.
     pub(super) fn is_ready(&self) -> bool {
         !self.migration.as_ref().is_some_and(Migration::is_unhelped)
@@ -108,11 +116,11 @@ impl Associations for BaseWires<'_> {
 impl Wires<PublicKey, BaseAssociationId, Key> for BaseWires<'_> {
     type Made = Result<OwnedFd, String>;
 
-    fn link(&mut self, base: PublicKey) -> Option<BaseAssociationId> {
+    fn link(&mut self, base: PublicKey, session: SessionId) -> Option<BaseAssociationId> {
         let peer = self.means.peer(base)?;
         let (hop, mut turn) = self.core.turn();
         let part = hop
-            .link(&mut turn, peer, Purpose::Bytes)
+            .link(&mut turn, peer, Purpose::Bytes(session))
             .inspect_err(|error| tracing::warn!(peer = peer.name, %error, "anchor: no association with a peer base"))
             .ok()?;
         self.core.open_session(BaseAssociationId::Link(part), far_session);

@@ -121,8 +121,8 @@ impl<A: CarrierAddress, T: Transport> Base<A, T> {
         self
     }
 
-    /// Serves a part of a base's mobiles, if there are parts, beside others that serve theirs: it gives names that no other gives, and
-    /// what is another's is to be [polled](BaseEnd::poll_stray).
+    /// Serves a part of a base's mobiles, if there are parts, beside others that serve theirs: it gives names that no
+    /// other gives, and what is another's is to be [polled](BaseEnd::poll_stray).
     #[must_use]
     pub fn with_part(mut self, part: Option<Part>) -> Self {
         if let Some(part) = part {
@@ -220,6 +220,10 @@ impl<A: CarrierAddress, T: Transport> Base<A, T> {
             self.refusals.record(now, from, Refusal::OtherTransport);
             return false;
         };
+        let greeting = Limits::greeting(&request.hello().limits);
+        if self.links.parts.divert_init(from, limits.standing, greeting, init) {
+            return true;
+        }
         let (remote, stamp) = (request.hello().receiver, request.hello().stamp);
         if self.links.is_sealed()
             && let Some(greatest) = self.links.handshakes.stamps.outdone(&mobile, stamp)
@@ -506,6 +510,10 @@ impl<A: CarrierAddress, T: Transport> BaseLinks for NumberedLinks<A, T> {
 
     fn poll_stray(&mut self) -> Option<Stray<A>> {
         self.parts.poll_stray()
+    }
+
+    fn set_passed(&mut self, passed: bool) {
+        self.parts.set_passed(passed);
     }
 
     fn set_allowed(base: &mut BaseEnd<Self>, allowed: Vec<Allowed>) {

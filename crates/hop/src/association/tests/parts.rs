@@ -27,16 +27,28 @@ fn home(n: u64) -> u32 {
 impl Served {
     fn new(seed: u64) -> Self {
         let mobiles = (1..=MOBILES).map(|n| (n as Addr, mobile(n, 1 << 60))).collect();
+        Self::with(seed, mobiles, false)
+    }
+
+    /// Peers that call for what one of the parts has, each of them for several; all parts know all peers.
+    fn greeted(seed: u64) -> Self {
+        let calling = |n: u64| {
+            let mut peer = mobile(1 + n % 2, 1 << 60);
+            peer.greet(Time::ZERO, &[n as u8]);
+            (n as Addr, peer)
+        };
+        Self::with(seed, (1..=MOBILES).map(calling).collect(), true)
+    }
+
+    fn with(seed: u64, mobiles: Vec<(Addr, Mobile<Addr>)>, greeted: bool) -> Self {
         let seed = Seed::from_u64(seed);
         let part = |number| {
-            let served = (1..=MOBILES).filter(|n| home(*n) == number);
+            let served = (1..=MOBILES).filter(|n| greeted || home(*n) == number);
             let allowed: Vec<Allowed> = served.map(|n| (*keys(n).public()).into()).collect();
             let own = seed.child(&alloc::format!("part {number}"));
-            Base::new(HopConfig::default(), keys(0), allowed, own).with_part(Some(Part {
-                number,
-                of: PARTS,
-                cookies: seed,
-            }))
+            let part = Part { number, of: PARTS, cookies: seed, greeted };
+            let base = Base::new(HopConfig::default(), keys(0), allowed, own);
+            base.with_many(if greeted { 10 } else { 1 }).with_part(Some(part))
         };
         Self {
             now: Time::ZERO,
@@ -58,6 +70,14 @@ impl Served {
                 (1..=MOBILES).map(|n| (*keys(n).public().as_bytes(), home(n))).collect();
             let owner = match stray.owner {
                 Owner::Part(part) => part,
+                Owner::Greeted(greeting) => {
+                    let owner = home(greeting[0].into());
+                    if owner as usize == first {
+                        self.parts[first].handle_stray(self.now, from, &mut stray.datagram.clone());
+                        continue;
+                    }
+                    owner
+                }
                 Owner::Mobile(mobile) => match known.get(mobile.as_bytes()) {
                     Some(part) => *part,
                     None => {
@@ -69,7 +89,7 @@ impl Served {
             assert_ne!(owner as usize, first);
             let mut datagram = stray.datagram;
             let part = &mut self.parts[owner as usize];
-            part.handle_datagram(self.now, stray.from, &mut datagram);
+            part.handle_stray(self.now, stray.from, &mut datagram);
             assert_eq!(part.poll_stray(), None, "it was there");
         }
     }
@@ -195,4 +215,53 @@ fn a_cookie_of_one_part_is_good_for_all() {
     assert!(w.mobiles.iter().all(|(_, mobile)| mobile.is_up()));
     let cookies: u64 = w.parts.iter().map(|part| part.stats().cookies).sum();
     assert!(cookies > 0);
+}
+
+/// SCL-8: what a peer calls for is at one part, and so is the association that it begins, wherever its datagrams come
+/// in and whenever it renews its keys; one that calls for nothing is at any.
+#[test]
+fn a_peer_that_calls_for_something_comes_to_the_part_that_has_it() {
+    for seed in 0..5 {
+        let mut w = Served::greeted(seed);
+        w.mobiles.push((50, mobile(3, 1 << 60)));
+        w.run(Duration::from_secs(1));
+        let streams: Vec<StreamId> =
+            w.mobiles.iter_mut().map(|(_, peer)| peer.open().unwrap()).collect();
+        for minute in 0..5 {
+            for ((_, peer), stream) in w.mobiles.iter_mut().zip(&streams) {
+                peer.write(*stream, &[minute]).unwrap();
+            }
+            w.run(Duration::from_secs(60));
+            for (at, _) in &mut w.mobiles {
+                *at += 100;
+            }
+        }
+        let standing: Vec<usize> = w.parts.iter().map(|part| part.associations().count()).collect();
+        assert_eq!(standing.iter().sum::<usize>() as u64, MOBILES + 1, "seed {seed}");
+        assert!(standing.iter().all(|n| (3..=4).contains(n)), "seed {seed}: {standing:?}");
+        for part in 0..PARTS {
+            let served = (1..=MOBILES).filter(|n| home(*n) == part);
+            let arrived = w.parts[part as usize].associations().map(|(_, key, _)| *key);
+            let mut arrived: Vec<_> = arrived.filter(|key| key != keys(3).public()).collect();
+            let mut called: Vec<_> = served.map(|n| *keys(1 + n % 2).public()).collect();
+            arrived.sort();
+            called.sort();
+            assert_eq!(arrived, called, "seed {seed}");
+        }
+        let lost =
+            |e: &&(u32, AssociationId, AssociationEvent)| matches!(e.2, AssociationEvent::Lost(_));
+        assert_eq!(w.events.iter().find(lost), None);
+    }
+}
+
+/// SCL-8: a mobile has one part, whatever its handshake calls for.
+#[test]
+fn a_mobile_that_calls_for_something_has_its_own_part() {
+    let mut w = Served::new(4);
+    for (n, (_, mobile)) in w.mobiles.iter_mut().enumerate() {
+        mobile.greet(Time::ZERO, &[n as u8]);
+    }
+    w.run(Duration::from_secs(1));
+    let standing: Vec<usize> = w.parts.iter().map(|part| part.associations().count()).collect();
+    assert_eq!(standing, [3, 3, 3]);
 }

@@ -378,7 +378,7 @@ impl Wires<u32, At, u64> for NodeWires<'_> {
     /// Which of the fixed host's connections it is.
     type Made = usize;
 
-    fn link(&mut self, base: u32) -> Option<At> {
+    fn link(&mut self, base: u32, _session: SessionId) -> Option<At> {
         let id = At { pair: self.around.pair(), link: true };
         self.sockets.open(id, Session::mobile(crate::Config::mobile()));
         self.around.called.push((self.sockets.name, base, id.pair));

@@ -80,7 +80,7 @@ impl Wires<SocketAddr, Way, u64> for Surrogates {
     /// Here nothing takes the time of a kernel.
     const DEFERRAL: Duration = Duration::ZERO;
 
-    fn link(&mut self, base: SocketAddr) -> Option<Way> {
+    fn link(&mut self, base: SocketAddr, _session: SessionId) -> Option<Way> {
         Some(self.sessions.links.open(self.now, ip(base)))
     }
 
