@@ -308,7 +308,8 @@ fn says(stream: &mut TcpStream, text: &str) {
     assert_eq!(got, text.as_bytes());
 }
 
-/// Runs every test once with each hop (SPL-3, SRP-13, MOB-37), and with bases that have several workers (SCL-9).
+/// Runs every test once with each hop (SPL-3, SRP-13, MOB-37), and with bases that have several
+/// workers.
 macro_rules! with_each_hop {
     ($($name:ident,)*) => {
         with_each_hop! { srp "srp" 1: $($name,)* }
@@ -335,7 +336,7 @@ with_each_hop! {
     what_stayed_at_a_base_that_revokes_its_mobile_is_reset_at_once,
 }
 
-/// MHP-15, MHP-18, MHP-19
+/// MHP-15, MHP-18, MHP-19, SCL-9
 fn a_connection_goes_round_all_bases_with_every_byte(hop: BaseHop) {
     let country = Country::start(hop, 3, "");
     let echo = echo_server();
