@@ -175,9 +175,15 @@ impl Member {
             match event {
                 Event::Failed { refusal, .. } => bail!("a connection is refused: {refusal}"),
                 Event::Readable(id) => {
-                    let received = self.session.received(&self.mobile, id).len();
-                    self.session.consume(&mut self.mobile, id, received);
-                    bytes += received;
+                    // A buffer is a ring: what is behind its end is the next piece.
+                    loop {
+                        let piece = self.session.received(&self.mobile, id).len();
+                        if piece == 0 {
+                            break;
+                        }
+                        self.session.consume(&mut self.mobile, id, piece);
+                        bytes += piece;
+                    }
                 }
                 _ => {}
             }
