@@ -16,7 +16,6 @@ use lasthop_lab::client::Client;
 use lasthop_units::{Bytes, Duration, Rate, Seed};
 
 use crate::peer::{self, Hosts, Peer};
-use crate::process::children_cpu;
 
 /// Bytes after which the content repeats: a prime.
 const PERIOD: usize = 262_139;
@@ -124,10 +123,6 @@ pub(crate) struct Load {
     pub(crate) rate: Rate,
     /// CPU time in it of the peer's process at the base, and of the one at the mobile.
     pub(crate) cpu: [Duration; 2],
-    /// All bytes, from first to last.
-    pub(crate) all_bytes: u64,
-    /// CPU time of the peer's processes, once they have their connections, to their end.
-    pub(crate) all_cpu: Duration,
     /// Whether every byte was right.
     pub(crate) right: bool,
 }
@@ -142,7 +137,6 @@ impl Load {
     ) -> Result<Self> {
         start_source(&hosts.fixed, hosts.server, None)?;
         let mut running = peer::start(peer, hosts, 0)?;
-        let ended_before = children_cpu()?;
         let sinks = Sinks::open(running.client(), connections)?;
         thread::sleep(SETTLE);
         let (from, before, cpu_before) = (Instant::now(), sinks.total(), running.cpu()?);
@@ -153,14 +147,11 @@ impl Load {
         if bytes == 0 {
             bail!("nothing was carried");
         }
-        let all_bytes = sinks.total();
         drop(running);
         Ok(Self {
             bytes,
             rate: Rate::of(Bytes::new(bytes), span),
             cpu: [cpu[0] - cpu_before[0], cpu[1] - cpu_before[1]],
-            all_bytes,
-            all_cpu: children_cpu()? - ended_before,
             right: sinks.end(),
         })
     }
