@@ -10,6 +10,9 @@ use crate::transport::{Packet, Transport};
 
 /// Keys that are older are renewed by a handshake (WireGuard's Rekey-After-Time).
 pub(super) const RENEW_AFTER: Duration = Duration::from_secs(120);
+/// And keys under which nothing but pings has passed (WireGuard's Reject-After-Time less its Keepalive-Timeout and
+/// Rekey-Timeout).
+pub(super) const RENEW_UNUSED_AFTER: Duration = Duration::from_secs(165);
 /// Keys that are older are neither used nor believed (WireGuard's Reject-After-Time).
 pub(super) const REJECT_AFTER: Duration = Duration::from_secs(180);
 

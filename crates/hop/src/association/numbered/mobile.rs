@@ -5,13 +5,13 @@ use alloc::vec::Vec;
 use core::marker::PhantomData;
 use core::time::Duration;
 
-use lasthop_units::{Seed, Stream as Numbers, Time};
+use lasthop_units::{Bytes, Seed, Stream as Numbers, Time};
 use lasthop_wire::datagram::{Kind, Token, Unknown};
 
 use super::super::Stamps;
 use super::super::mobile::{LossHint, MobileEnd, MobileLink};
 use super::hello_limits::GREETING_MAX;
-use super::keyset::{Keyset, RENEW_AFTER};
+use super::keyset::{Keyset, RENEW_AFTER, RENEW_UNUSED_AFTER};
 use super::{Numbered, overhead};
 use crate::config::Limits;
 use crate::seal::{
@@ -72,6 +72,9 @@ pub struct NumberedLink<A, T> {
     cookie: Option<(Cookie, Time)>,
     /// When the keys are to be renewed.
     renew_at: Time,
+    /// When they are if no stream's byte has passed under them, where it is not known yet that one has; and how many
+    /// had passed before.
+    unused: Option<(Time, Bytes)>,
     of: PhantomData<(A, T)>,
 }
 
@@ -188,7 +191,14 @@ impl<A: Copy + Eq, T: Transport> Mobile<A, T> {
         }
         let spread = Duration::from_millis(self.link.numbers.next_u64() % RENEW_SPREAD_MS);
         self.link.renew_at = if sealed { now + (RENEW_AFTER - spread) } else { Time::NEVER };
+        self.link.unused = Some((now + (RENEW_UNUSED_AFTER - spread), self.passed()));
         true
+    }
+
+    /// Bytes of streams that have passed, either way.
+    fn passed(&self) -> Bytes {
+        let stats = self.stats();
+        stats.bytes_sent + stats.bytes_received
     }
 
     /// The base wants to see that we receive where we send from.
@@ -239,6 +249,7 @@ impl<A, T> NumberedLink<A, T> {
             outdone_by: None,
             cookie: None,
             renew_at: Time::NEVER,
+            unused: None,
             of: PhantomData,
         }
     }
@@ -324,7 +335,10 @@ impl<A: Copy + Eq, T: Transport> MobileLink for NumberedLink<A, T> {
     /// An association on which nothing comes is doubted, and one whose keys are old gets others.
     fn handle_timeout(mobile: &mut MobileEnd<Self>, now: Time) {
         if Self::next_timeout(mobile).is_some_and(|at| at <= now) {
-            mobile.start_question(now);
+            match mobile.link.unused.take() {
+                Some((later, before)) if mobile.passed() == before => mobile.link.renew_at = later,
+                _ => mobile.start_question(now),
+            }
         }
         let silent_for = mobile.association.transport.silent_for(now);
         if mobile.is_up() && silent_for.is_some_and(|d| d >= DOUBT_AFTER) {

@@ -64,6 +64,28 @@ fn keys_are_renewed_without_a_stream_noticing() {
     stream_for_ten_minutes::<MobileTcp>(0.1, 2);
 }
 
+/// SEC-4: where nothing but pings passes, keys may be somewhat older; what passes again does so under keys that are
+/// not older than three minutes, and has others within two.
+#[test]
+fn keys_that_are_not_used_are_renewed_later() {
+    for seed in 0..6 {
+        let mut w = Ends::new(0.0, seed);
+        let id = w.mobile().open().unwrap();
+        w.run(Duration::from_secs(1));
+        let (begun, minutes) = (w.mobile().mobile_stats().handshakes, 60);
+        w.run(Duration::from_secs(60 * minutes));
+        let unused = w.mobile().mobile_stats().handshakes - begun;
+        assert!((21..=25).contains(&unused), "seed {seed}: {unused} in an hour");
+        for _ in 0..6 * minutes {
+            w.mobile().write(id, b".").unwrap();
+            w.run(Duration::from_secs(10));
+        }
+        let used = w.mobile().mobile_stats().handshakes - begun - unused;
+        assert!((30..=36).contains(&used), "seed {seed}: {used} in an hour");
+        assert_eq!(read(w.association(), id).len() as u64, 6 * minutes);
+    }
+}
+
 /// SEC-4: what was sealed more than three minutes ago is refused.
 #[test]
 fn a_datagram_under_old_keys_is_refused() {
