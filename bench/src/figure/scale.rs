@@ -151,7 +151,7 @@ fn measure(setting: &Setting, peer: &Peer, cell: Cell) -> Result<Seen> {
     thread::sleep(SETTLE);
     let rss = site.rss()?;
     // The full span has a renewal of everybody's keys in it.
-    let span = Duration::from_secs(setting.choose(20, 130));
+    let span = Duration::from_secs(setting.choose(20, 170));
     let idle = busy(&site, span)?;
 
     let mobile = site.join(0)?;

@@ -35,7 +35,7 @@ pub(super) fn initiator(
     path: u8,
     seed: Seed,
 ) -> Result<HandshakeState, Error> {
-    builder(seed)?
+    builder(keys, seed)?
         .local_private_key(keys.secret().as_bytes())?
         .remote_public_key(base.as_bytes())?
         .prologue(&prologue(path))?
@@ -43,7 +43,7 @@ pub(super) fn initiator(
 }
 
 pub(super) fn responder(keys: &Keypair, path: u8, seed: Seed) -> Result<HandshakeState, Error> {
-    builder(seed)?
+    builder(keys, seed)?
         .local_private_key(keys.secret().as_bytes())?
         .prologue(&prologue(path))?
         .build_responder()
@@ -64,13 +64,14 @@ pub(super) fn with_psk<T>(
     Ok(done)
 }
 
-fn builder<'a>(seed: Seed) -> Result<Builder<'a>, Error> {
+fn builder<'a>(keys: &Keypair, seed: Seed) -> Result<Builder<'a>, Error> {
     let params: NoiseParams = PATTERN.parse()?;
-    Ok(Builder::with_resolver(params, Box::new(Resolver { seed })))
+    Ok(Builder::with_resolver(params, Box::new(Resolver { own: keys.clone(), seed })))
 }
 
 /// Resolves the pattern's primitives without any entropy but `seed`, which serves one handshake.
 struct Resolver {
+    own: Keypair,
     seed: Seed,
 }
 
@@ -80,7 +81,8 @@ impl CryptoResolver for Resolver {
     }
 
     fn resolve_dh(&self, choice: &DHChoice) -> Option<Box<dyn Dh>> {
-        matches!(choice, DHChoice::Curve25519).then(|| Box::new(X25519::unset()) as Box<dyn Dh>)
+        let dh = || Box::new(X25519::unset(&self.own)) as Box<dyn Dh>;
+        matches!(choice, DHChoice::Curve25519).then(dh)
     }
 
     // A constant choice: the program has room for no other hash.
@@ -161,6 +163,8 @@ impl Cipher for ChaChaPoly {
 }
 
 struct X25519 {
+    /// The only static keys that it is given.
+    own: Keypair,
     secret: SecretKey,
     public: PublicKey,
 }
@@ -169,14 +173,10 @@ impl X25519 {
     const LEN: usize = 32;
 
     /// Before a key is set or generated; `snow` does one or the other before any use.
-    fn unset() -> Self {
+    fn unset(own: &Keypair) -> Self {
         let zero = [0; Self::LEN];
-        Self { secret: SecretKey::from_bytes(zero), public: PublicKey::from_bytes(zero) }
-    }
-
-    fn hold(&mut self, secret: [u8; Self::LEN]) {
-        self.secret = SecretKey::from_bytes(secret);
-        self.public = self.secret.public();
+        let (secret, public) = (SecretKey::from_bytes(zero), PublicKey::from_bytes(zero));
+        Self { own: own.clone(), secret, public }
     }
 }
 
@@ -193,17 +193,17 @@ impl Dh for X25519 {
         Self::LEN
     }
 
-    fn set(&mut self, secret: &[u8]) {
-        // Always so: the builders above are given nothing but the bytes of a `SecretKey`.
-        if let Ok(secret) = <[u8; Self::LEN]>::try_from(secret) {
-            self.hold(secret);
-        }
+    fn set(&mut self, _secret: &[u8]) {
+        // The builders above are given no other; to multiply out the public key once more would cost a tenth of a
+        // handshake.
+        (self.secret, self.public) = (self.own.secret().clone(), *self.own.public());
     }
 
     fn generate(&mut self, random: &mut dyn Random) -> Result<(), Error> {
         let mut secret = Zeroizing::new([0; Self::LEN]);
         random.try_fill_bytes(&mut secret[..])?;
-        self.hold(*secret);
+        self.secret = SecretKey::from_bytes(*secret);
+        self.public = self.secret.public();
         Ok(())
     }
 
