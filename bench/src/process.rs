@@ -1,6 +1,7 @@
 //! What is known about this process and its children.
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -37,16 +38,27 @@ pub(crate) fn cpu_of(pid: u32) -> Result<Duration> {
     Ok(cpu_of_threads(pid)?.into_values().sum())
 }
 
-/// The same of each thread.
+/// The same of each thread that there is.
 pub(crate) fn cpu_of_threads(pid: u32) -> Result<BTreeMap<u32, Duration>> {
     let of = |task: u32| {
         let file = format!("/proc/{task}/schedstat");
-        let text = std::fs::read_to_string(&file).with_context(|| format!("reading {file}"))?;
-        let first = text.split_whitespace().next().and_then(|nanos| nanos.parse().ok());
-        let cpu = first.map(Duration::from_nanos);
-        Ok((task, cpu.with_context(|| format!("{file} has no CPU time"))?))
+        let text = match std::fs::read_to_string(&file) {
+            // It has ended since it was listed.
+            Err(e) if e.kind() == ErrorKind::NotFound || is_gone(&e) => return None,
+            text => text.with_context(|| format!("reading {file}")),
+        };
+        Some(text.and_then(|text| {
+            let first = text.split_whitespace().next().and_then(|nanos| nanos.parse().ok());
+            let cpu = first.map(Duration::from_nanos);
+            Ok((task, cpu.with_context(|| format!("{file} has no CPU time"))?))
+        }))
     };
-    tasks(pid)?.into_iter().map(of).collect()
+    tasks(pid)?.into_iter().filter_map(of).collect()
+}
+
+/// The kernel knows no such process or thread.
+fn is_gone(error: &std::io::Error) -> bool {
+    error.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error())
 }
 
 /// The threads of a process.
@@ -114,11 +126,16 @@ mod tests {
 
     #[test]
     fn a_process_that_works_is_counted() {
-        let own = std::process::id();
-        let before = cpu_of(own).unwrap();
-        while cpu_of(own).unwrap() - before < Duration::from_millis(20) {
-            assert!(std::hint::black_box(1) > 0);
+        let mut child =
+            std::process::Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
+        let began = std::time::Instant::now();
+        while cpu_of(child.id()).unwrap() < Duration::from_millis(20) {
+            assert!(began.elapsed() < Duration::from_secs(60), "it does nothing");
+            std::thread::sleep(Duration::from_millis(5));
         }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(cpu_of(child.id()).is_err());
     }
 
     #[test]
