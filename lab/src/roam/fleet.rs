@@ -149,6 +149,12 @@ impl Fleet {
         fleet.start_mobile()?;
         let (mobile, what) = (&roam.mobile, "the start of bases and mobile");
         wait_for_listener(mobile, PROXY, patience, what, || fleet.check())?;
+        for number in 1..=count {
+            wait_for(patience, "the start of a base", || {
+                fleet.check()?;
+                Ok(fleet.base_said(number).contains("serving mobiles").then_some(()))
+            })?;
+        }
         Ok(fleet)
     }
 

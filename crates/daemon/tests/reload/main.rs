@@ -21,7 +21,7 @@ use lasthop_daemon::keyfile::{self, Existing};
 use lasthop_daemon::mobile::{Mobile, MobileConfig, MobileFile};
 
 use self::world::{
-    PATIENCE, World, echo_server, free_port, is_reset, mobile, pattern, publish, source, write,
+    PATIENCE, World, echo_server, free_ports, is_reset, mobile, pattern, publish, source, write,
 };
 
 const HOPS: [&str; 3] = ["srp", "mobile-tcp", "split-tcp"];
@@ -29,7 +29,7 @@ const HOPS: [&str; 3] = ["srp", "mobile-tcp", "split-tcp"];
 #[test]
 fn a_mobile_that_is_revoked_is_out_and_another_s_transfer_is_whole() {
     for hop in HOPS {
-        let doors = [free_port(), free_port()];
+        let doors = free_ports::<2>();
         let world = World::start(hop, 2, 2, &[(doors[0], 0), (doors[1], 1)]);
         world.await_mobiles(&[0, 1]);
         let (source, ends) = source();
@@ -186,7 +186,7 @@ fn a_file_without_a_pre_shared_key_stops_base_mobile_and_reload_and_is_named() {
 
 #[test]
 fn what_cannot_be_used_changes_nothing_and_is_named_with_its_place() {
-    let door = free_port();
+    let [door] = free_ports();
     let world = World::start("srp", 2, 2, &[(door, 0)]);
     world.await_mobiles(&[0, 1]);
     let path = world.file();
@@ -216,7 +216,7 @@ fn what_cannot_be_used_changes_nothing_and_is_named_with_its_place() {
 
 #[test]
 fn what_needs_a_restart_is_named_every_time() {
-    let door = free_port();
+    let [door] = free_ports();
     let world = World::start("srp", 2, 1, &[(door, 0)]);
     world.await_mobiles(&[0]);
     let none = Reloaded::default();

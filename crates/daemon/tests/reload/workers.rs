@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use crate::world::{PATIENCE, World, echo_server, free_port, is_reset, pattern, source};
+use crate::world::{PATIENCE, World, echo_server, free_ports, is_reset, pattern, source};
 
 const HOPS: [&str; 2] = ["srp", "mobile-tcp"];
 const WORKERS: u64 = 3;
@@ -25,7 +25,7 @@ fn echo(stream: &mut TcpStream, sent: &[u8]) {
 #[test]
 fn several_workers_are_one_base() {
     for hop in HOPS {
-        let doors: Vec<_> = (0..MOBILES).map(|n| (free_port(), n)).collect();
+        let doors: Vec<_> = free_ports::<MOBILES>().into_iter().zip(0..).collect();
         let more = format!("workers = {WORKERS}\nlimits.connections_total = {}\n", 2 * MOBILES);
         let world = World::start_with(hop, &more, MOBILES, MOBILES, &doors);
         world.await_mobiles(&[0, 1, 2, 3, 4, 5, 6]);

@@ -268,7 +268,9 @@ pub(crate) fn pattern(len: usize) -> Vec<u8> {
     (0..len as u64).map(|i| ((i * i) ^ (i >> 8)) as u8).collect()
 }
 
-/// A port that is free, on the loopback address.
-pub(crate) fn free_port() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+/// Different ports that are free, on the loopback address.
+pub(crate) fn free_ports<const N: usize>() -> [SocketAddr; N] {
+    // None is free again before all are found.
+    let listeners = [(); N].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+    listeners.map(|listener| listener.local_addr().unwrap())
 }
