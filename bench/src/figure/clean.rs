@@ -49,7 +49,7 @@ fn measure(setting: &Setting, peer: &Peer, connections: usize, cell: &str) -> Re
     let span = Duration::from_secs(setting.choose(4, 10));
     let load = Load::carry(&cabled()?, peer, connections, span)?;
     let Load { rate, right, cpu, bytes } = load;
-    let cpu = cpu.iter().sum::<std::time::Duration>().as_secs_f64() / (bytes as f64 / GB);
+    let cpu = cpu.iter().sum::<Duration>().as_secs_f64() / (bytes as f64 / GB);
     let ours = peer.is_ours();
     let (at_least, at_most) = match peer {
         Peer::Srp => (RATES_OF_SRP[usize::from(connections > 1)], CPU_OF_SRP),

@@ -154,18 +154,12 @@ impl BaseRole {
         let nowhere = "this base was not started from what can be read again";
         let (allow, restart) = self.source.as_mut().ok_or(nowhere)?.read()?;
         let Some(allow) = allow else { return Ok(Reloaded { restart, ..Reloaded::default() }) };
-        let before = std::mem::replace(&mut self.allowed, by_key(&allow));
-        // With another pre-shared key it is as one that has left, and may come again.
-        let added = difference(&self.allowed, &before);
-        let removed = difference(&before, &self.allowed);
+        let (added, removed) = self.set_allowed(core, &allow);
         for mobile in &removed {
             match self.allowed.contains_key(mobile) {
                 true => tracing::info!(%mobile, "mobile with another pre-shared key"),
                 false => tracing::info!(%mobile, "mobile no longer allowed"),
             }
-        }
-        if let Some(handoffs) = &mut self.handoffs {
-            handoffs.set_mobiles(core, &added, &removed);
         }
         let allow = match &self.workers {
             Some(workers) => workers.serve(&allow),
@@ -176,13 +170,25 @@ impl BaseRole {
         Ok(Reloaded { added: added.len() as u64, removed: removed.len() as u64, restart })
     }
 
+    /// These mobiles are allowed from here on, also to move: who comes and who leaves.
+    fn set_allowed(
+        &mut self,
+        core: &mut CoreOf<Self>,
+        allow: &[Allowed],
+    ) -> (Vec<PublicKey>, Vec<PublicKey>) {
+        let before = std::mem::replace(&mut self.allowed, by_key(allow));
+        // With another pre-shared key it is as one that has left, and may come again.
+        let added = difference(&self.allowed, &before);
+        let removed = difference(&before, &self.allowed);
+        if let Some(handoffs) = &mut self.handoffs {
+            handoffs.set_mobiles(core, &added, &removed);
+        }
+        (added, removed)
+    }
+
     /// The first worker says whom this one serves from here on.
     fn serve(&mut self, core: &mut CoreOf<Self>, allow: &[Allowed]) {
-        let before = std::mem::replace(&mut self.allowed, by_key(allow));
-        if let Some(handoffs) = &mut self.handoffs {
-            let added = difference(&self.allowed, &before);
-            handoffs.set_mobiles(core, &added, &difference(&before, &self.allowed));
-        }
+        self.set_allowed(core, allow);
         let (hop, mut turn) = core.turn();
         hop.mobiles.set_allowed(&mut turn, allow);
     }
