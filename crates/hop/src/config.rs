@@ -1,6 +1,7 @@
 use core::time::Duration;
 
 use lasthop_units::{Bytes, Rate};
+use lasthop_wire::frame::PACKET_MAX;
 
 use crate::memory::Memory;
 
@@ -162,6 +163,8 @@ pub struct Limits {
     /// What the path was worth to what this end received before, and its least round trip: a hint, for an
     /// association that begins.
     pub resume: Option<(Rate, Duration)>,
+    /// The longest packet of the datagram lane that the peer may send; zero if none.
+    pub packet_max: Bytes,
 }
 
 impl Limits {
@@ -175,6 +178,10 @@ impl Limits {
             standing: None,
             first_number: 0,
             resume: None,
+            packet_max: match config.discipline {
+                Discipline::Paced => Bytes::from(PACKET_MAX),
+                Discipline::Windowed(_) => Bytes::ZERO,
+            },
         }
     }
 }

@@ -17,6 +17,7 @@ mod evidence;
 mod greeting;
 mod memory;
 pub mod mobile_tcp;
+mod packets;
 mod saved_path;
 mod schedule;
 pub mod seal;
@@ -36,6 +37,7 @@ pub use association::{
 pub use config::{Discipline, HopConfig, Limits, Window};
 pub use evidence::Evidence;
 pub use memory::{Lease, Memory};
+pub use packets::{OutgoingPacket, PacketClass, PacketError, PacketStats};
 pub use saved_path::SavedPath;
 pub use stats::HopStats;
 pub use streams::{RecvState, StreamError, StreamEvent, StreamId, StreamState, Streams};

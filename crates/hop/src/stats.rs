@@ -2,6 +2,8 @@ use core::time::Duration;
 
 use lasthop_units::{Bytes, Rate};
 
+use crate::packets::PacketStats;
+
 /// Plain counters and present values of one end of a hop.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct HopStats {
@@ -51,4 +53,6 @@ pub struct HopStats {
     pub silent: bool,
     /// How late datagrams may overtake each other before a gap counts as a loss.
     pub reordering: Duration,
+    /// What became of packets.
+    pub packets: PacketStats,
 }

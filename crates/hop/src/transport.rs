@@ -6,6 +6,7 @@ use lasthop_units::{Bytes, LinkEvent, Rate, Time};
 
 use crate::config::Limits;
 use crate::saved_path::SavedPath;
+use crate::srp::PacketLane;
 use crate::stats::HopStats;
 use crate::streams::Streams;
 
@@ -157,6 +158,11 @@ pub trait Transport: Streams + Sized {
 
     /// Lets timers that are due act.
     fn handle_timeout(&mut self, now: Time);
+
+    /// Packets beside the streams, where the transport has them and the peer takes them.
+    fn packets(&mut self) -> Option<&mut PacketLane> {
+        None
+    }
 
     /// Ends the association: close frames go to the peer, streams are gone.
     fn close(&mut self, reason: CloseReason);

@@ -4,9 +4,12 @@
 //! [`varint`]s unless said otherwise. A frame of an unknown type makes the rest of its datagram
 //! unreadable, so new types may only be sent to a peer whose version knows them.
 
+mod packet;
+
 use thiserror::Error;
 
 use crate::varint;
+pub use packet::{PACKET_MAX, PacketFrame};
 
 const PADDING: u8 = 0x00;
 const PING: u8 = 0x01;
@@ -23,6 +26,7 @@ const PRIORITY: u8 = 0x0b;
 const STREAM: u8 = 0x10;
 const STREAM_FIN: u8 = 0x01;
 const STREAM_LEN: u8 = 0x02;
+const PACKET: u8 = 0x14;
 
 /// The most bits that the bitmap of an acknowledgement may have.
 pub const MAX_ACK_SPAN: u64 = 8 * 1024;
@@ -80,6 +84,8 @@ pub enum Frame<'a> {
     },
     /// Bytes of a stream.
     Stream(StreamFrame<'a>),
+    /// A packet, or a part of one. It asks for an acknowledgement.
+    Packet(PacketFrame<'a>),
 }
 
 /// Bytes of a stream.
@@ -240,6 +246,9 @@ impl<'a> Frames<'a> {
             CLOSE => varint::get(bytes).map(|(code, rest)| (Frame::Close { code }, rest)),
             PRIORITY => priority(bytes),
             STREAM..=0x13 => stream(kind, bytes),
+            PACKET..=0x17 => {
+                PacketFrame::decode(kind, bytes).map(|(p, rest)| (Frame::Packet(p), rest))
+            }
             _ => return Err(FrameError::UnknownType(kind)),
         }
         .ok_or(FrameError::Malformed(kind))?;
@@ -329,6 +338,7 @@ impl<'o> Writer<'o> {
                 Some(0)
             }
             Frame::Stream(f) => return self.put_stream(f.id, f.offset, f.fin, f.data, &[]),
+            Frame::Packet(f) => f.encode(&mut self.out[self.len..]).map(|rest| rest.len()),
             other => put_fields(&mut self.out[self.len..], other).map(|rest| rest.len()),
         };
         let Some(left) = left else { return false };
@@ -380,7 +390,7 @@ fn put_fields<'o>(out: &'o mut [u8], frame: &Frame<'_>) -> Option<&'o mut [u8]> 
         Frame::Reset { id, code, size } => (RESET, &[id, code, size]),
         Frame::Close { code } => (CLOSE, &[code]),
         Frame::Priority { id, priority } => (PRIORITY, &[id, u64::from(priority)]),
-        Frame::Padding | Frame::Stream(_) => return None,
+        Frame::Padding | Frame::Stream(_) | Frame::Packet(_) => return None,
     };
     let (first, mut out) = out.split_first_mut()?;
     *first = kind;

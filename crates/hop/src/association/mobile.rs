@@ -9,6 +9,7 @@ use super::{Association, AssociationEvent, Link, Transmit};
 use crate::config::Limits;
 use crate::evidence::Evidence;
 use crate::saved_path::SavedPath;
+use crate::srp::PacketLane;
 use crate::stats::HopStats;
 use crate::transport::{CloseReason, Role, Transport};
 use crate::unreachable::Unreachable;
@@ -196,6 +197,11 @@ impl<K: MobileLink> MobileEnd<K> {
     /// The transport, to ask of it what only it can do: Mobile TCP's listening, for instance.
     pub fn transport_mut(&mut self) -> &mut K::Transport {
         &mut self.association.transport
+    }
+
+    /// Packets beside the streams, where the transport has them and the base takes them.
+    pub fn packets(&mut self) -> Option<&mut PacketLane> {
+        self.association.packets()
     }
 
     /// Connections to `port` are accepted from now on ([`Transport::listen`]).

@@ -37,7 +37,7 @@ pub use stamps::Stamps;
 
 use crate::config::Limits;
 use crate::seal::PublicKey;
-use crate::srp::Srp;
+use crate::srp::{PacketLane, Srp};
 use crate::stats::HopStats;
 use crate::transport::{CloseReason, Role, Transport};
 
@@ -152,6 +152,11 @@ impl<A: Copy + Eq, T: Transport, L: Link> Association<A, T, L> {
     /// The transport, to ask of it what only it can do: Mobile TCP's listening, for instance.
     pub fn transport_mut(&mut self) -> &mut T {
         &mut self.transport
+    }
+
+    /// Packets beside the streams, where the transport has them and the peer takes them.
+    pub fn packets(&mut self) -> Option<&mut PacketLane> {
+        self.transport.packets()
     }
 
     /// Counters and present values of the transport.

@@ -40,6 +40,7 @@ impl Transport for MobileTcp {
             standing: None,
             first_number: 0,
             resume: None,
+            packet_max: Bytes::ZERO,
         }
     }
 

@@ -81,7 +81,8 @@ impl Copies {
         }
         let heavy = loss > LOSS_HEAVY;
         while let Some(sent) = recovery.log().get(self.next) {
-            let data = sent.contents.iter().any(|c| matches!(c, Content::Data { .. }));
+            let data = |c: &Content| matches!(c, Content::Data { .. } | Content::Packet(_));
+            let data = sent.contents.iter().any(data);
             let wanted = if heavy && sent.size < SMALL { 2 } else { 1 };
             let worth = sent.fate == Fate::Unknown && sent.purpose == Purpose::Usual && data;
             if worth && self.made < wanted {

@@ -6,6 +6,7 @@ use lasthop_units::Time;
 use lasthop_wire::frame::{Ack, Frame, FrameError, Frames};
 
 use super::close_state::CloseState;
+use super::content::Content;
 use super::recovery::Purpose;
 use super::{Srp, Violation};
 use crate::transport::CloseReason;
@@ -88,6 +89,7 @@ impl Srp {
             Frame::Close { code } => {
                 self.close_state = CloseState::Closed(CloseReason::from_code(*code));
             }
+            Frame::Packet(packet) => self.lane().handle(now, packet)?,
             frame => {
                 let (span, rate) = (self.span(), self.pacing_rate());
                 self.streams.on_frame(frame, span, rate)?;
@@ -105,7 +107,10 @@ impl Srp {
             }
             self.mtu.on_acked(payload);
             for content in take(&mut sent.contents) {
-                self.streams.on_acked(content, rate);
+                match (content, &mut self.packets) {
+                    (Content::Packet(part), Some(lane)) => lane.on_acked(part),
+                    _ => self.streams.on_acked(content, rate),
+                }
             }
         })?;
         self.stats.spurious += outcome.spurious;
@@ -141,7 +146,10 @@ impl Srp {
                 self.mtu.on_lost(sent.size as usize - self.overhead, loss);
             }
             for content in take(&mut sent.contents) {
-                self.streams.on_lost(content);
+                match (content, &mut self.packets) {
+                    (Content::Packet(part), Some(lane)) => lane.on_lost(now, part),
+                    _ => self.streams.on_lost(content),
+                }
             }
         });
     }

@@ -29,6 +29,7 @@ mod interval;
 mod mtu;
 mod output;
 mod pacer;
+mod packets;
 mod probes;
 mod rate;
 mod received;
@@ -43,6 +44,7 @@ mod windowed;
 #[cfg(test)]
 mod tests;
 
+use alloc::boxed::Box;
 use core::time::Duration;
 
 use lasthop_units::{Bytes, Rate, Time};
@@ -55,6 +57,8 @@ use close_state::CloseState;
 use copies::Copies;
 use mtu::MtuSearch;
 use pacer::Pacer;
+use packets::HopView;
+pub use packets::PacketLane;
 use probes::Probes;
 use rate::RateControl;
 use received::Received;
@@ -73,6 +77,10 @@ pub struct Srp {
     overhead: usize,
     /// What is to be sent, and what came.
     streams: StreamSet,
+    /// Packets beside streams, once there were any.
+    packets: Option<Box<PacketLane>>,
+    /// The longest packet that the peer takes; zero if none.
+    packet_max: Bytes,
     /// Numbers of datagrams that came, and when to acknowledge them.
     received: Received,
     /// How much arrives.
@@ -106,6 +114,8 @@ impl Srp {
         Self {
             overhead,
             streams: StreamSet::new(config.clone(), role, peer),
+            packets: None,
+            packet_max: peer.packet_max,
             received: Received::new(),
             arrivals: Arrivals::new(now),
             recovery: Recovery::new(now),
@@ -133,6 +143,24 @@ impl Srp {
     /// How far beyond the last byte in sequence a stream may be sent.
     fn span(&self) -> u64 {
         self.config.discipline.span(self.mtu.current())
+    }
+
+    /// The lane of packets, made if there is none.
+    fn lane(&mut self) -> &mut PacketLane {
+        let (longest, memory) = (self.packet_max, &self.config.memory);
+        self.packets.get_or_insert_with(|| Box::new(PacketLane::new(longest, memory)))
+    }
+
+    /// What packets go by.
+    fn hop_view(&self) -> HopView {
+        HopView {
+            srtt: self.recovery.round_trip().srtt().unwrap_or_default(),
+            reordering: self.recovery.reordering(),
+            air: self.air_time(),
+            loss: self.rate.loss(),
+            full: self.mtu.current(),
+            busy: self.streams.has_data(),
+        }
     }
 
     fn pacing_rate(&self) -> Rate {

@@ -40,7 +40,7 @@ impl Srp {
             return self.poll_mtu_probe(now, size, out);
         }
         self.streams.queue_blocked(self.credit_ahead());
-        let has_data = self.streams.has_data();
+        let has_data = self.has_data(now);
         let controls = self.streams.has_controls() && !quiet;
         let data = free && has_data;
         self.pacer.set_waiting(now, has_data && room);
@@ -63,6 +63,11 @@ impl Srp {
             return self.poll_ping(now, out);
         }
         None
+    }
+
+    /// Streams or packets have something to send.
+    fn has_data(&self, now: Time) -> bool {
+        self.streams.has_data() || self.packets.as_ref().is_some_and(|lane| lane.has_data(now))
     }
 
     /// How soon credit ends when the peer is told so: as many bytes before as leave in a round trip, unless
@@ -145,12 +150,13 @@ impl Srp {
             .map(|s| s.contents.iter().copied().collect())
             .unwrap_or_default();
         for content in repeated {
-            self.streams.repeat(content, exact, &mut w, &mut contents);
+            self.repeat(now, content, exact, &mut w, &mut contents);
         }
         if contents.is_empty() {
             // Nothing waits to be repeated: what waits to be sent elicits an answer as a ping does.
+            // Packets are not: into a silence they would be sent for nothing.
             self.streams.write_controls(&mut w, &mut contents);
-            self.write_data(&mut w, &mut contents);
+            self.write_streams(&mut w, &mut contents);
         }
         if contents.is_empty() {
             w.put(&Frame::Ping);
@@ -171,7 +177,7 @@ impl Srp {
         let mut w = Writer::new(&mut out[..room]);
         let mut contents = Contents::new();
         for content in repeated {
-            self.streams.repeat(content, true, &mut w, &mut contents);
+            self.repeat(now, content, true, &mut w, &mut contents);
         }
         if contents.is_empty() {
             return None;
@@ -193,20 +199,51 @@ impl Srp {
         let mut contents = Contents::new();
         self.streams.write_controls(&mut w, &mut contents);
         if data {
-            self.write_data(&mut w, &mut contents);
+            self.write_data(now, &mut w, &mut contents);
         }
         if contents.is_empty() {
             // Nothing elicits an acknowledgement; what was written is still worth sending.
             return (!w.is_empty())
                 .then(|| self.record(now, w.len(), contents, Kind::NotEliciting));
         }
-        if data && !self.streams.has_data() && self.window().is_none() {
+        if data && !self.has_data(now) && self.window().is_none() {
             w.put(&Frame::Urge);
         }
         Some(self.record(now, w.len(), contents, Kind::Eliciting))
     }
 
-    fn write_data(&mut self, w: &mut Writer<'_>, contents: &mut Contents) {
+    /// Writes once more what was sent before.
+    fn repeat(
+        &mut self,
+        now: Time,
+        content: Content,
+        exact: bool,
+        w: &mut Writer<'_>,
+        contents: &mut Contents,
+    ) {
+        match (content, &mut self.packets) {
+            (Content::Packet(part), Some(lane)) => lane.repeat(now, part, w, contents),
+            _ => self.streams.repeat(content, exact, w, contents),
+        }
+    }
+
+    /// Fills a datagram: from packets that were lost or whose flows are sparse, then from packets or streams, whoever has
+    /// had less, then from the others.
+    fn write_data(&mut self, now: Time, w: &mut Writer<'_>, contents: &mut Contents) {
+        let Some(mut lane) = self.packets.take() else { return self.write_streams(w, contents) };
+        let (hop, streams) = (self.hop_view(), self.streams.waiting());
+        let packets_first = lane.is_next(streams);
+        lane.write(now, &hop, packets_first, w, contents);
+        let before = w.len();
+        self.write_streams(w, contents);
+        lane.on_streams_sent(w.len() - before, streams);
+        if !packets_first {
+            lane.write(now, &hop, true, w, contents);
+        }
+        self.packets = Some(lane);
+    }
+
+    fn write_streams(&mut self, w: &mut Writer<'_>, contents: &mut Contents) {
         let (rate, full) = (self.pacing_rate(), self.mtu.current());
         self.streams.write_data(w, contents, rate, full, |fresh| self.copies.earn(fresh));
     }
@@ -216,6 +253,9 @@ impl Srp {
         let number = self.recovery.log().next_number();
         let size = len + self.overhead;
         self.stats.datagrams_sent += 1;
+        if let Some(lane) = &mut self.packets {
+            lane.on_sent(size);
+        }
         let mut departure = Departure::default();
         if kind != Kind::NotEliciting {
             self.probes.on_eliciting(now);

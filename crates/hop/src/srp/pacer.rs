@@ -49,11 +49,6 @@ impl Pacer {
         self.quantum = quantum;
     }
 
-    /// When the next datagram may go.
-    pub(super) fn at(&self) -> Time {
-        self.at
-    }
-
     /// When to wake for the next datagram, if each takes `air`. Where several fit into the quantum, a wake-up
     /// for each would cost more than the datagrams do.
     pub(super) fn wake(&self, air: Duration) -> Time {
@@ -126,7 +121,7 @@ mod tests {
         assert!(pacer.on_sent(now, AIR, AIR).after_idle);
         assert!(!pacer.on_sent(now, AIR, AIR).after_idle);
         assert_eq!(send(&mut pacer, now), 19);
-        assert_eq!(pacer.at(), now + AIR);
+        assert_eq!(pacer.at, now + AIR);
         let late = now + Duration::from_millis(50);
         pacer.set_quantum(Duration::from_millis(4));
         assert_eq!(send(&mut pacer, late), 51);
@@ -143,7 +138,7 @@ mod tests {
         assert_eq!(pacer.wake(AIR), wake + BURST);
         pacer.set_waiting(wake, false);
         assert_eq!(pacer.wake(AIR), wake + AIR);
-        assert_eq!(pacer.wake(2 * BURST), pacer.at());
+        assert_eq!(pacer.wake(2 * BURST), pacer.at);
     }
 
     #[test]

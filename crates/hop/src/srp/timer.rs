@@ -19,13 +19,21 @@ pub(super) enum Timer {
     /// Nothing was acknowledged: a probe is due ("probe timeout", RFC 9002 section 6.2), and more while
     /// the silence lasts (SRP-9). With a fixed window, the paper's retransmission timer.
     Probe,
+    /// A packet has waited long enough for those before it in its flow.
+    Packets,
     /// Nothing was sent for long that is to be acknowledged, nor at a base received: a ping is due.
     KeepAlive,
 }
 
 impl Timer {
-    const ALL: [Self; 5] =
-        [Self::Pacing, Self::AckDelay, Self::LossDetection, Self::Probe, Self::KeepAlive];
+    const ALL: [Self; 6] = [
+        Self::Pacing,
+        Self::AckDelay,
+        Self::LossDetection,
+        Self::Probe,
+        Self::Packets,
+        Self::KeepAlive,
+    ];
 }
 
 impl Srp {
@@ -38,8 +46,16 @@ impl Srp {
             {
                 None
             }
-            Timer::Pacing if self.streams.has_data() => Some(self.pacer.wake(self.air_time())),
-            Timer::Pacing => self.has_copies().then_some(self.pacer.at()),
+            Timer::Pacing if self.streams.has_data() || self.has_packets() => {
+                Some(self.pacer.wake(self.air_time()))
+            }
+            Timer::Pacing => {
+                let turn = self.pacer.wake(self.air_time());
+                let copy = self.has_copies().then_some(turn);
+                let double = self.packets.as_ref().and_then(|lane| lane.next_double());
+                copy.into_iter().chain(double.map(|at| at.max(turn))).min()
+            }
+            Timer::Packets => self.packets.as_ref().and_then(|lane| lane.next_timeout()),
             Timer::AckDelay => self.received.due(),
             Timer::LossDetection => self.recovery.loss_timer(),
             Timer::Probe => self.probe_deadline(),
@@ -57,11 +73,19 @@ impl Srp {
         Timer::ALL.into_iter().filter_map(|timer| self.expires(timer)).min()
     }
 
+    /// Packets wait to be sent, whatever the time.
+    fn has_packets(&self) -> bool {
+        self.packets.as_ref().is_some_and(|lane| lane.has_data(Time::ZERO))
+    }
+
     /// Lets timers that are due act; follow with [`poll`](Self::poll), which sends what the others
     /// waited for.
     pub fn handle_timeout(&mut self, now: Time) {
         if self.recovery.loss_timer().is_some_and(|t| t <= now) {
             self.find_losses(now, None);
+        }
+        if let Some(lane) = self.packets.as_mut().filter(|lane| lane.next_timeout() <= Some(now)) {
+            lane.handle_timeout(now);
         }
         if self.probe_deadline().is_some_and(|t| t <= now) {
             let (falls_silent, age) = self.probes.on_deadline(now);

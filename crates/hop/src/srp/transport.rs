@@ -4,9 +4,10 @@ use core::time::Duration;
 
 use lasthop_units::{Bytes, LinkEvent, Rate, Time};
 
-use super::Srp;
 use super::arrivals::Arrivals;
+use super::{PacketLane, Srp};
 use crate::config::{HopConfig, Limits};
+use crate::packets::PacketStats;
 use crate::saved_path::SavedPath;
 use crate::stats::HopStats;
 use crate::streams::{RecvState, StreamError, StreamEvent, StreamId, StreamState, Streams};
@@ -31,6 +32,10 @@ impl Transport for Srp {
 
     fn establish(&mut self, now: Time, peer: &Limits) {
         self.streams.establish(peer);
+        self.packet_max = peer.packet_max;
+        if let Some(lane) = &mut self.packets {
+            lane.set_longest(peer.packet_max);
+        }
         if let Some((rate, rtt)) = peer.resume {
             self.rate.resume(rate, rtt);
         }
@@ -42,12 +47,17 @@ impl Transport for Srp {
         let mut new = Self::new(config, role, Limits::UNKNOWN, self.overhead, now);
         self.streams.restart();
         core::mem::swap(&mut new.streams, &mut self.streams);
+        new.packets = self.packets.take().map(|lane| lane.restarted(&new.config.memory));
         new.stats = self.stats;
         *self = new;
     }
 
     fn first_stream(&self) -> u64 {
         self.streams.first()
+    }
+
+    fn packets(&mut self) -> Option<&mut PacketLane> {
+        (self.packet_max > Bytes::ZERO && self.close_state.is_open()).then(|| self.lane())
     }
 
     fn ping(&mut self) {
@@ -155,6 +165,7 @@ impl Transport for Srp {
             memory: self.streams.memory(),
             silent: self.probes.is_silent(),
             reordering: self.recovery.reordering(),
+            packets: self.packets.as_ref().map_or_else(PacketStats::default, |lane| lane.stats()),
             ..self.stats
         }
     }

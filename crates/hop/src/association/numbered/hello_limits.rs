@@ -11,8 +11,8 @@ use crate::config::Limits;
 /// What a mobile may say in its first datagram.
 pub const GREETING_MAX: usize = datagram::MAX_LIMITS - 48;
 
-/// Two numbers.
-const RESUME_MAX: usize = 16;
+/// Three numbers.
+const BEHIND_MAX: usize = 24;
 
 impl Limits {
     /// Nothing may be sent yet: the peer's limits are not known.
@@ -24,12 +24,14 @@ impl Limits {
         standing: None,
         first_number: 0,
         resume: None,
+        packet_max: Bytes::ZERO,
     };
 
     /// Five numbers; unless it is 0, the [`Transport::ID`] of the transport that they bound; unless it is 0,
     /// the first packet number; behind them the greeting, if there is one, with its length; behind that what the
-    /// path was worth, if that is known and there is room: bits per second, and the round trip in microseconds. A
-    /// later version may append more.
+    /// path was worth, if that is known and there is room: bits per second, and the round trip in microseconds; two
+    /// zeros stand for it if it is not known and the longest packet follows, unless that is 0. A later version may append
+    /// more.
     pub(super) fn encode(&self, transport: u64, greeting: &[u8]) -> datagram::Limits {
         let fields = [
             self.stream_window.get(),
@@ -40,8 +42,10 @@ impl Limits {
             transport,
             self.first_number,
         ];
+        let packets = self.packet_max > Bytes::ZERO;
+        let more = !greeting.is_empty() || self.resume.is_some() || packets;
         let needed = match (self.first_number, transport) {
-            _ if !greeting.is_empty() || self.resume.is_some() => 7,
+            _ if more => 7,
             (0, 0) => 5,
             (0, _) => 6,
             _ => 7,
@@ -57,16 +61,18 @@ impl Limits {
         for n in fields {
             end = put(&mut bytes, end, *n);
         }
-        if !greeting.is_empty() || self.resume.is_some() {
+        if more {
             let start = put(&mut bytes, end, greeting.len() as u64);
             end = start + greeting.len();
             bytes[start..end].copy_from_slice(greeting);
         }
-        if let Some((rate, rtt)) = self.resume
-            && end + RESUME_MAX <= bytes.len()
-        {
+        if (self.resume.is_some() || packets) && end + BEHIND_MAX <= bytes.len() {
+            let (rate, rtt) = self.resume.unwrap_or_default();
             end = put(&mut bytes, end, rate.as_bps());
             end = put(&mut bytes, end, rtt.as_micros() as u64);
+            if packets {
+                end = put(&mut bytes, end, self.packet_max.get());
+            }
         }
         datagram::Limits::new(&bytes[..end]).unwrap_or(datagram::Limits::NONE)
     }
@@ -84,13 +90,14 @@ impl Limits {
         read().unwrap_or_default()
     }
 
-    /// What the path was worth, behind the greeting.
-    fn decode_resume(behind: &[u8]) -> Option<(Rate, Duration)> {
+    /// What the path was worth, if that is known, and the longest packet, behind the greeting.
+    fn decode_behind(behind: &[u8]) -> Option<(Option<(Rate, Duration)>, Bytes)> {
         let (len, rest) = varint::get(behind)?;
         let rest = rest.get(usize::try_from(len).ok()?..)?;
         let (rate, rest) = varint::get(rest)?;
-        let (rtt, _) = varint::get(rest)?;
-        Some((Rate::from_bps(rate), Duration::from_micros(rtt)))
+        let (rtt, rest) = varint::get(rest)?;
+        let resume = (rate > 0).then(|| (Rate::from_bps(rate), Duration::from_micros(rtt)));
+        Some((resume, Bytes::new(optional(rest)?.0)))
     }
 
     /// `None` if a number is missing, or if they are another transport's.
@@ -105,6 +112,7 @@ impl Limits {
         if theirs != transport {
             return None;
         }
+        let (resume, packet_max) = Self::decode_behind(rest).unwrap_or_default();
         Some(Self {
             stream_window: Bytes::new(stream_window),
             association_window: Bytes::new(association_window),
@@ -112,7 +120,8 @@ impl Limits {
             first_stream,
             standing: standing.checked_sub(1).and_then(|n| u32::try_from(n).ok()),
             first_number,
-            resume: Self::decode_resume(rest),
+            resume,
+            packet_max,
         })
     }
 }
@@ -137,6 +146,7 @@ mod tests {
             standing: Some(0),
             first_number: 0,
             resume: None,
+            packet_max: Bytes::ZERO,
         };
         for (transport, first_number) in [(0, 0), (1, 0), (0, 1 << 40), (1, 1 << 40)] {
             let limits = Limits { first_number, ..limits };
@@ -155,12 +165,18 @@ mod tests {
     #[test]
     fn what_a_path_was_worth_survives_the_hello_beside_the_greeting() {
         let resume = Some((Rate::from_mbps(20), Duration::from_millis(600)));
-        let limits = Limits { resume, ..Limits::of(&HopConfig::default()) };
-        for transport in [0, 1] {
-            for greeting in [&[][..], &[7; 100], &[7; GREETING_MAX]] {
-                let encoded = limits.encode(transport, greeting);
-                assert_eq!(Limits::greeting(&encoded), greeting);
-                assert_eq!(Limits::decode(&encoded, transport), Some(limits));
+        let own = Limits::of(&HopConfig::default());
+        assert!(own.packet_max > Bytes::ZERO);
+        for (resume, packet_max) in
+            [(resume, own.packet_max), (None, own.packet_max), (resume, Bytes::ZERO)]
+        {
+            let limits = Limits { resume, packet_max, ..own };
+            for transport in [0, 1] {
+                for greeting in [&[][..], &[7; 100], &[7; GREETING_MAX]] {
+                    let encoded = limits.encode(transport, greeting);
+                    assert_eq!(Limits::greeting(&encoded), greeting);
+                    assert_eq!(Limits::decode(&encoded, transport), Some(limits));
+                }
             }
         }
     }

@@ -156,7 +156,8 @@ impl StreamSet {
             | Content::Priority { .. }
             | Content::Credit
             | Content::StreamBlocked { .. }
-            | Content::Blocked => {}
+            | Content::Blocked
+            | Content::Packet(_) => {}
         }
     }
 
@@ -187,6 +188,7 @@ impl StreamSet {
                 }
             }
             Content::Blocked => self.credit.on_blocked_lost(),
+            Content::Packet(_) => {}
         }
     }
 

@@ -36,6 +36,12 @@ impl StreamSet {
             }
     }
 
+    /// Streams that have something to send, as far as that is known.
+    pub(in crate::srp) fn waiting(&self) -> usize {
+        let urgent = usize::from(self.turns.urgent().is_some() || self.turns.bare().is_some());
+        self.turns.active().len().max(urgent)
+    }
+
     /// Queues "blocked" if credit ends within the next `ahead` bytes, so that more may come before it does.
     pub(in crate::srp) fn queue_blocked(&mut self, ahead: u64) {
         while let Some(id) = self.turns.bare()
@@ -91,7 +97,7 @@ impl StreamSet {
                 *state = ResetState::Sent;
                 w.put(&Frame::Reset { id, code: *code, size })
             }
-            Content::Data { .. } => false,
+            Content::Data { .. } | Content::Packet(_) => false,
         }
     }
 

@@ -2,6 +2,7 @@
 
 mod detached;
 mod memory;
+mod packets;
 mod priority;
 mod rate;
 mod repair;
@@ -95,6 +96,8 @@ struct Pairs {
     ends: Vec<[Srp; 2]>,
     pipes: [Pipe; 2],
     silences: Vec<(Time, Time)>,
+    /// Steps in which no time has passed.
+    idle_steps: usize,
     cubic: Option<CubicFlow>,
 }
 
@@ -187,6 +190,7 @@ impl Pairs {
             ends: vec![pair(&config, &config, Time::ZERO)],
             pipes: [Pipe::new(seed, "up"), Pipe::new(seed, "down")],
             silences: Vec::new(),
+            idle_steps: 0,
             cubic: None,
         }
     }
@@ -218,6 +222,8 @@ impl Pairs {
             self.now = until;
             return false;
         }
+        self.idle_steps = if next <= self.now { self.idle_steps + 1 } else { 0 };
+        assert!(self.idle_steps < 100_000, "a timer is due again and again at {:?}", self.now);
         self.now = self.now.max(next);
         for side in 0..2 {
             while self.pipes[side].flying.front().is_some_and(|f| f.0 <= self.now)

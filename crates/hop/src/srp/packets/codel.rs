@@ -1,0 +1,91 @@
+//! CoDel: when a queue has been too long for too long (RFC 8289).
+
+use core::time::Duration;
+
+use lasthop_units::Time;
+
+/// What CoDel goes by; it follows the hop.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bounds {
+    /// How long packets may wait.
+    pub(super) target: Duration,
+    /// For how long they may wait longer.
+    pub(super) interval: Duration,
+}
+
+/// One queue's state (RFC 8289 section 5.3).
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Codel {
+    first_above: Option<Time>,
+    drop_next: Time,
+    count: u32,
+    last_count: u32,
+    dropping: bool,
+}
+
+impl Codel {
+    /// Whether a packet that leaves the queue after waiting for `waited` is to be dropped or marked; `last` if it leaves
+    /// less than a full packet behind.
+    pub(super) fn judge(&mut self, now: Time, waited: Duration, last: bool, by: Bounds) -> bool {
+        if !self.has_stood(now, waited, last, by) {
+            self.dropping = false;
+            return false;
+        }
+        if self.dropping {
+            if now < self.drop_next {
+                return false;
+            }
+            self.count += 1;
+            self.drop_next += self.spacing(by.interval);
+            return true;
+        }
+        self.dropping = true;
+        // What it took to control the queue a moment ago is a better start than one.
+        let recently = now.since(self.drop_next) < 16 * by.interval;
+        let grown = self.count - self.last_count;
+        self.count = if grown > 1 && recently { grown } else { 1 };
+        self.last_count = self.count;
+        self.drop_next = now + self.spacing(by.interval);
+        true
+    }
+
+    /// Packets have waited too long for a whole interval.
+    fn has_stood(&mut self, now: Time, waited: Duration, last: bool, by: Bounds) -> bool {
+        if waited < by.target || last {
+            self.first_above = None;
+            return false;
+        }
+        now >= *self.first_above.get_or_insert(now + by.interval)
+    }
+
+    fn spacing(&self, interval: Duration) -> Duration {
+        interval.div_f64(libm::sqrt(f64::from(self.count.max(1))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BY: Bounds =
+        Bounds { target: Duration::from_millis(5), interval: Duration::from_millis(100) };
+
+    /// How many of the packets that leave, one a millisecond, are judged too many, when all wait so long.
+    fn judged(codel: &mut Codel, from: u64, to: u64, waited_ms: u64) -> usize {
+        let waited = Duration::from_millis(waited_ms);
+        (from..to).filter(|ms| codel.judge(Time::from_millis(*ms), waited, false, BY)).count()
+    }
+
+    /// SRP-33: a queue that stands is cut ever faster, a burst is not.
+    #[test]
+    fn a_burst_passes_and_a_standing_queue_does_not() {
+        let mut codel = Codel::default();
+        assert_eq!(judged(&mut codel, 0, 99, 80), 0, "a burst of less than an interval");
+        assert_eq!(judged(&mut codel, 99, 100, 4), 0);
+        assert_eq!(judged(&mut codel, 100, 200, 80), 0);
+        let (first, second) = (judged(&mut codel, 200, 700, 80), judged(&mut codel, 700, 1200, 80));
+        assert!(first > 5 && second > first, "{first} {second}");
+        assert_eq!(judged(&mut codel, 1200, 1300, 4), 0, "short again");
+        assert!(!codel.judge(Time::from_secs(2), Duration::from_secs(1), true, BY), "the last");
+    }
+}

@@ -1,0 +1,251 @@
+//! Packets that come: joined, put in order, and handed on once each.
+
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use lasthop_stream::RangeSet;
+use lasthop_units::{Time, Timers};
+use lasthop_wire::frame::PacketFrame;
+
+use super::{FLOWS, Pool};
+use crate::packets::PacketStats;
+use crate::seal::ReplayWindow;
+use crate::srp::Violation;
+
+/// Bytes that may wait for others, or to be taken, in all.
+const BYTES_MAX: usize = 8 << 20;
+/// What is kept beside a packet's bytes.
+const PACKET_COST: usize = 128;
+/// Flows whose last packet is remembered although it may be too old to matter.
+const FLOWS_KEPT: usize = 32;
+/// Packets of which parts are missing, at most.
+const PARTIAL_MAX: usize = 256;
+/// Nobody waits longer, whatever the peer says.
+const PATIENCE_MAX: Duration = Duration::from_secs(5);
+
+/// What a packet of this length costs to keep.
+fn cost(length: usize) -> usize {
+    length + PACKET_COST
+}
+
+/// A packet that has come.
+#[derive(Debug)]
+struct Arrived {
+    data: Vec<u8>,
+    ce: bool,
+    flow: u16,
+    number: u64,
+    /// The number of the one that is to be delivered first; 0 if there is none.
+    after: u64,
+    /// It waits until then.
+    due: Time,
+}
+
+/// A packet of which parts are missing.
+#[derive(Debug)]
+struct Partial {
+    data: Vec<u8>,
+    got: RangeSet,
+}
+
+/// Packets that came.
+#[derive(Debug)]
+pub(super) struct Incoming {
+    seen: Box<ReplayWindow>,
+    /// The last number that was delivered of each flow, where that still matters.
+    delivered: BTreeMap<u16, u64>,
+    /// Those that wait for others of their flow.
+    held: BTreeMap<(u16, u64), Arrived>,
+    timers: Timers<(u16, u64)>,
+    partial: BTreeMap<u64, Partial>,
+    ready: VecDeque<(Vec<u8>, bool)>,
+    bytes: usize,
+}
+
+impl Incoming {
+    pub(super) fn new() -> Self {
+        Self {
+            seen: Box::new(ReplayWindow::new()),
+            delivered: BTreeMap::new(),
+            held: BTreeMap::new(),
+            timers: Timers::new(),
+            partial: BTreeMap::new(),
+            ready: VecDeque::new(),
+            bytes: 0,
+        }
+    }
+
+    /// Bytes that wait.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) must be called.
+    pub(super) fn next_timeout(&self) -> Option<Time> {
+        self.timers.next()
+    }
+
+    /// The next packet to be taken, and whether it is to be marked.
+    pub(super) fn front(&self) -> Option<(&[u8], bool)> {
+        self.ready.front().map(|(data, ce)| (data.as_slice(), *ce))
+    }
+
+    /// It was taken.
+    pub(super) fn pop(&mut self, pool: &mut Pool) {
+        if let Some((data, _)) = self.ready.pop_front() {
+            self.drop(data, pool);
+        }
+    }
+
+    fn drop(&mut self, data: Vec<u8>, pool: &mut Pool) {
+        self.bytes -= cost(data.len());
+        pool.give(data);
+    }
+
+    /// Takes in a packet or a part, if there is room for so many bytes more.
+    pub(super) fn handle(
+        &mut self,
+        now: Time,
+        frame: &PacketFrame<'_>,
+        room: usize,
+        (pool, stats): (&mut Pool, &mut PacketStats),
+    ) -> Result<(), Violation> {
+        let flow = u16::try_from(frame.flow).ok().filter(|flow| usize::from(*flow) < FLOWS);
+        let flow = flow.ok_or(Violation)?;
+        if !self.seen.check(frame.number) {
+            stats.duplicates += 1;
+            return Ok(());
+        }
+        let length = frame.part.map_or(frame.data.len(), |(_, total)| total as usize);
+        let known = self.partial.contains_key(&frame.number);
+        if !known && (self.bytes + cost(length) > BYTES_MAX || cost(length) > room) {
+            stats.dropped_received += 1;
+            return Ok(());
+        }
+        let Some(data) = self.joined(frame, length, (pool, stats))? else { return Ok(()) };
+        // It is not known yet, or it would have been turned away above.
+        let _ = self.seen.accept(frame.number);
+        let patience = Duration::from_millis(frame.patience_ms).min(PATIENCE_MAX);
+        let after = if frame.after == 0 { 0 } else { frame.number - frame.after };
+        let (ce, number) = (frame.ce, frame.number);
+        let arrived = Arrived { data, ce, flow, number, after, due: now + patience };
+        if patience.is_zero() {
+            self.deliver(arrived, stats);
+            return Ok(());
+        }
+        let last = self.delivered.get(&flow).copied().unwrap_or(0);
+        if number <= last {
+            stats.late += 1;
+            self.drop(arrived.data, pool);
+            return Ok(());
+        }
+        if after > last {
+            self.timers.replace((flow, number), None, Some(arrived.due));
+            self.held.insert((flow, number), arrived);
+            return Ok(());
+        }
+        self.deliver_in_order(arrived, stats);
+        self.release(flow, 0, stats);
+        Ok(())
+    }
+
+    /// The whole packet, if nothing is missing of it any more.
+    fn joined(
+        &mut self,
+        frame: &PacketFrame<'_>,
+        length: usize,
+        (pool, stats): (&mut Pool, &mut PacketStats),
+    ) -> Result<Option<Vec<u8>>, Violation> {
+        let Some((offset, _)) = frame.part else {
+            if let Some(partial) = self.partial.remove(&frame.number) {
+                self.drop(partial.data, pool);
+            }
+            let mut data = pool.take();
+            data.extend_from_slice(frame.data);
+            self.bytes += cost(length);
+            return Ok(Some(data));
+        };
+        let bytes = &mut self.bytes;
+        let partial = self.partial.entry(frame.number).or_insert_with(|| {
+            let mut data = pool.take();
+            data.resize(length, 0);
+            *bytes += cost(length);
+            Partial { data, got: RangeSet::default() }
+        });
+        let offset = offset as usize;
+        if partial.data.len() != length {
+            return Err(Violation);
+        }
+        let place = partial.data.get_mut(offset..offset + frame.data.len()).ok_or(Violation)?;
+        place.copy_from_slice(frame.data);
+        partial.got.insert(offset as u64..(offset + frame.data.len()) as u64);
+        if partial.got.first() == Some(0..length as u64) {
+            return Ok(self.partial.remove(&frame.number).map(|partial| partial.data));
+        }
+        // What is missing of the oldest comes too late most likely.
+        if self.partial.len() > PARTIAL_MAX
+            && let Some((_, oldest)) = self.partial.pop_first()
+        {
+            stats.dropped_received += 1;
+            self.drop(oldest.data, pool);
+        }
+        Ok(None)
+    }
+
+    fn deliver(&mut self, arrived: Arrived, stats: &mut PacketStats) {
+        stats.received += 1;
+        stats.bytes_received += arrived.data.len() as u64;
+        self.ready.push_back((arrived.data, arrived.ce));
+    }
+
+    fn deliver_in_order(&mut self, arrived: Arrived, stats: &mut PacketStats) {
+        if self.delivered.len() > FLOWS_KEPT && !self.delivered.contains_key(&arrived.flow) {
+            // What is older would be turned away as known.
+            let oldest = self.oldest();
+            self.delivered.retain(|_, last| *last >= oldest);
+        }
+        self.delivered.insert(arrived.flow, arrived.number);
+        self.deliver(arrived, stats);
+    }
+
+    /// No lower number is taken any more.
+    fn oldest(&self) -> u64 {
+        self.seen.highest().map_or(0, |highest| highest.saturating_sub(ReplayWindow::WIDTH))
+    }
+
+    fn take_held(&mut self, key: (u16, u64)) -> Option<Arrived> {
+        let arrived = self.held.remove(&key)?;
+        self.timers.replace(key, Some(arrived.due), None);
+        Some(arrived)
+    }
+
+    /// Delivers those of a flow, in order, that wait for nothing any more, or have a number up to `to`.
+    fn release(&mut self, flow: u16, to: u64, stats: &mut PacketStats) {
+        loop {
+            let last = self.delivered.get(&flow).copied().unwrap_or(0);
+            let first = self.held.range((flow, 0)..=(flow, u64::MAX)).next();
+            let first = first.filter(|((_, number), held)| *number <= to || held.after <= last);
+            let Some(key) = first.map(|(key, _)| *key) else { return };
+            if let Some(arrived) = self.take_held(key) {
+                self.deliver_in_order(arrived, stats);
+            }
+        }
+    }
+
+    /// What has waited long enough is delivered, without those that it waited for.
+    pub(super) fn handle_timeout(&mut self, now: Time, pool: &mut Pool, stats: &mut PacketStats) {
+        while let Some((flow, number)) = self.timers.pop_due(now) {
+            self.release(flow, number, stats);
+        }
+        // A packet of which parts are missing waits until they would be turned away.
+        let oldest = self.oldest();
+        while self.partial.first_key_value().is_some_and(|(number, _)| *number < oldest)
+            && let Some((_, partial)) = self.partial.pop_first()
+        {
+            stats.dropped_received += 1;
+            self.drop(partial.data, pool);
+        }
+    }
+}

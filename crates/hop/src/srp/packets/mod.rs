@@ -1,0 +1,236 @@
+//! The datagram lane: packets beside streams, in the same datagrams and at the same pace.
+//!
+//! A packet is sent again when it is lost, as long as it is worth it; what was sent of its flow behind it waits for it
+//! at the receiver as long as that, and no packet is delivered twice. Flow queues with CoDel stand before the pacer
+//! (RFC 8290), per host and then per flow.
+
+mod buckets;
+mod codel;
+mod incoming;
+mod outgoing;
+mod turns;
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use lasthop_units::{Bytes, Time};
+use lasthop_wire::frame::{PACKET_MAX, PacketFrame, Writer};
+
+use self::incoming::Incoming;
+pub(super) use self::outgoing::HopView;
+use self::outgoing::Outgoing;
+use super::Violation;
+use super::content::{Contents, PacketPart};
+use crate::memory::{Lease, Memory};
+use crate::packets::{OutgoingPacket, PacketError, PacketStats};
+
+/// Flows that are told apart, in each direction. Those whose names fall together are one.
+const FLOWS: usize = 1024;
+/// Buffers that are kept to be used again.
+const POOL_MAX: usize = 256;
+
+/// Buffers of packets, used again and again.
+#[derive(Debug, Default)]
+struct Pool(Vec<Vec<u8>>);
+
+impl Pool {
+    /// An empty buffer.
+    fn take(&mut self) -> Vec<u8> {
+        self.0.pop().unwrap_or_default()
+    }
+
+    fn give(&mut self, mut buffer: Vec<u8>) {
+        if self.0.len() < POOL_MAX {
+            buffer.clear();
+            self.0.push(buffer);
+        }
+    }
+}
+
+/// One end of an association's datagram lane.
+#[derive(Debug)]
+pub struct PacketLane {
+    outgoing: Outgoing,
+    incoming: Incoming,
+    pool: Pool,
+    lease: Lease,
+    stats: PacketStats,
+    /// The longest packet that the peer takes.
+    longest: usize,
+    /// What packets and streams have sent, each divided by how many flows shared it: whoever has had less is next.
+    served: Served,
+}
+
+#[derive(Clone, Copy, Default, Debug)]
+struct Served {
+    packets: u64,
+    streams: u64,
+}
+
+/// What was served is counted in this part of a byte.
+const SERVED_UNIT: u64 = 1024;
+
+impl PacketLane {
+    pub(super) fn new(longest: Bytes, memory: &Memory) -> Self {
+        Self {
+            outgoing: Outgoing::new(),
+            incoming: Incoming::new(),
+            pool: Pool::default(),
+            lease: memory.lease(),
+            stats: PacketStats::default(),
+            longest: longest.as_usize().min(PACKET_MAX),
+            served: Served::default(),
+        }
+    }
+
+    /// An empty one, for the association that follows.
+    pub(super) fn restarted(&self, memory: &Memory) -> Box<Self> {
+        let stats = self.stats;
+        Box::new(Self { stats, ..Self::new(Bytes::ZERO, memory) })
+    }
+
+    /// The peer takes packets of at most this length.
+    pub(super) fn set_longest(&mut self, longest: Bytes) {
+        self.longest = longest.as_usize().min(PACKET_MAX);
+    }
+
+    /// The longest packet that the peer takes.
+    pub fn longest(&self) -> usize {
+        self.longest
+    }
+
+    /// Queues a packet. Poll the association for datagrams afterwards.
+    ///
+    /// # Errors
+    ///
+    /// It is empty or too long, or there is no memory for it; that is counted too.
+    pub fn send(&mut self, now: Time, packet: &OutgoingPacket<'_>) -> Result<(), PacketError> {
+        let length = packet.data.len();
+        if length == 0 || length > self.longest {
+            return Err(PacketError::BadLength(length, self.longest));
+        }
+        if !self.lease.has_room_for(length as u64) {
+            // A queue gives way to what is newer.
+            self.stats.dropped_memory += self.outgoing.shorten(&mut self.pool);
+            self.settle();
+            if !self.lease.has_room_for(length as u64) {
+                self.stats.dropped_memory += 1;
+                return Err(PacketError::NoMemory);
+            }
+        }
+        self.outgoing.push(now, packet, &mut self.pool, &mut self.stats);
+        self.settle();
+        Ok(())
+    }
+
+    /// The packet that has come next, and whether it met congestion: where it is marked as capable of ECN, it is to be
+    /// marked so (RFC 3168 section 5).
+    pub fn front(&self) -> Option<(&[u8], bool)> {
+        self.incoming.front()
+    }
+
+    /// That packet was taken.
+    pub fn pop(&mut self) {
+        self.incoming.pop(&mut self.pool);
+        self.settle();
+    }
+
+    /// What became of packets.
+    pub fn stats(&self) -> PacketStats {
+        PacketStats {
+            flows: self.outgoing.flows() as u64,
+            bytes_held: (self.outgoing.bytes() + self.incoming.bytes()) as u64,
+            ..self.stats
+        }
+    }
+
+    /// The lane's memory has changed.
+    fn settle(&mut self) {
+        self.lease.set_need((self.outgoing.bytes() + self.incoming.bytes()) as u64);
+    }
+
+    pub(super) fn has_data(&self, now: Time) -> bool {
+        self.outgoing.has_queued() || self.outgoing.has_urgent(now)
+    }
+
+    /// When something is to be sent once more, if nothing else is to be sent.
+    pub(super) fn next_double(&self) -> Option<Time> {
+        self.outgoing.next_double()
+    }
+
+    pub(super) fn next_timeout(&self) -> Option<Time> {
+        self.incoming.next_timeout()
+    }
+
+    pub(super) fn handle_timeout(&mut self, now: Time) {
+        self.incoming.handle_timeout(now, &mut self.pool, &mut self.stats);
+    }
+
+    pub(super) fn handle(&mut self, now: Time, frame: &PacketFrame<'_>) -> Result<(), Violation> {
+        let room = self.lease.most().saturating_sub(self.lease.need());
+        let room = usize::try_from(room).unwrap_or(usize::MAX);
+        let result = self.incoming.handle(now, frame, room, (&mut self.pool, &mut self.stats));
+        self.settle();
+        result
+    }
+
+    /// Whether packets are next, beside so many streams that have something to send.
+    pub(super) fn is_next(&mut self, streams: usize) -> bool {
+        // Who had nothing to send for a while has saved up nothing.
+        if streams == 0 {
+            self.served.streams = self.served.streams.max(self.served.packets);
+        } else if !self.outgoing.has_queued() {
+            self.served.packets = self.served.packets.max(self.served.streams);
+        }
+        streams == 0 || self.served.packets <= self.served.streams
+    }
+
+    /// Streams have sent so much, of which so many had something.
+    pub(super) fn on_streams_sent(&mut self, bytes: usize, streams: usize) {
+        self.served.streams += bytes as u64 * SERVED_UNIT / streams.max(1) as u64;
+    }
+
+    /// Writes packets into a datagram; if `all`, those too that share the rate with streams.
+    pub(super) fn write(
+        &mut self,
+        now: Time,
+        hop: &HopView,
+        all: bool,
+        w: &mut Writer<'_>,
+        contents: &mut Contents,
+    ) {
+        let (before, flows) = (w.len(), self.outgoing.backlogged());
+        let rest = (&mut self.pool, &mut self.stats);
+        self.outgoing.write(now, hop, all, w, contents, rest);
+        self.served.packets += (w.len() - before) as u64 * SERVED_UNIT / flows;
+        self.settle();
+    }
+
+    /// Writes a part once more that was sent before.
+    pub(super) fn repeat(
+        &mut self,
+        now: Time,
+        part: PacketPart,
+        w: &mut Writer<'_>,
+        contents: &mut Contents,
+    ) {
+        if self.outgoing.repeat(now, part, w, contents) {
+            self.stats.repeated += 1;
+        }
+    }
+
+    /// A datagram of so many bytes leaves.
+    pub(super) fn on_sent(&mut self, bytes: usize) {
+        self.outgoing.earn(bytes);
+    }
+
+    pub(super) fn on_acked(&mut self, part: PacketPart) {
+        self.outgoing.on_acked(part, &mut self.pool);
+        self.settle();
+    }
+
+    pub(super) fn on_lost(&mut self, now: Time, part: PacketPart) {
+        self.outgoing.on_lost(now, part, &mut self.pool, &mut self.stats);
+        self.settle();
+    }
+}

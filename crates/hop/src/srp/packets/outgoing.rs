@@ -1,0 +1,616 @@
+//! Packets on their way out: queued, sent, and sent again while they are worth it.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use lasthop_stream::RangeSet;
+use lasthop_units::Time;
+use lasthop_wire::frame::{Frame, PacketFrame, Writer};
+
+use super::buckets::Buckets;
+use super::codel::{Bounds, Codel};
+use super::turns::{Turn, Turns};
+use super::{FLOWS, Pool};
+use crate::packets::{OutgoingPacket, PacketClass, PacketStats};
+use crate::srp::content::{Content, Contents, PacketPart};
+
+/// Hosts that are told apart.
+const CLIENTS: usize = 256;
+/// Packets in all, whatever their size.
+const PACKETS_MAX: usize = 16 * 1024;
+/// Bytes in all.
+const BYTES_MAX: usize = 16 << 20;
+/// What is full drops so many at most of the longest queue at once (RFC 8290 section 4.1.3).
+const DROPPED_AT_ONCE: usize = 64;
+/// A round trip is taken for no shorter: acknowledgements and probes take time too.
+const ROUND_TRIP_MIN: Duration = Duration::from_millis(20);
+/// No packet is waited for longer.
+const PATIENCE_MAX: Duration = Duration::from_secs(4);
+/// A packet is sent once more where more than the first share is lost, and twice more where more than the second is.
+const DOUBLE_LOSS: [f64; 2] = [0.02, 0.08];
+/// That is an eighth of the round trip later, at most so much: losses come in bursts.
+const DOUBLE_AFTER: (u32, Duration) = (8, Duration::from_millis(10));
+/// One of so many bytes sent may be for that, and so many may be saved up.
+const DOUBLED_PART: u64 = 128;
+const DOUBLED_MAX: u64 = 16 * 1024;
+/// Less room than this is not worth a part.
+const PART_MIN: usize = 64;
+/// The longest part: what the length field of a frame holds in two bytes.
+const PART_MAX: usize = (1 << 14) - 1;
+
+/// What the hop is like at the moment.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::srp) struct HopView {
+    /// The round trip.
+    pub(in crate::srp) srtt: Duration,
+    /// How late datagrams may overtake each other before a gap counts as a loss.
+    pub(in crate::srp) reordering: Duration,
+    /// How long a full datagram takes.
+    pub(in crate::srp) air: Duration,
+    /// The share of datagrams that is lost.
+    pub(in crate::srp) loss: f64,
+    /// Room for frames in a full datagram.
+    pub(in crate::srp) full: usize,
+    /// Streams have something to send: no air time is free.
+    pub(in crate::srp) busy: bool,
+}
+
+impl HopView {
+    fn bounds(&self) -> Bounds {
+        Bounds {
+            target: Duration::from_millis(5).max(self.air * 3 / 2),
+            interval: Duration::from_millis(100).max(2 * self.srtt),
+        }
+    }
+
+    fn patience(&self, class: &PacketClass) -> Duration {
+        let trips = class.patience.clamp(0.0, 1000.0);
+        if trips == 0.0 {
+            return Duration::ZERO;
+        }
+        // What may only have been overtaken is waited for before it is sent again.
+        (self.srtt.max(ROUND_TRIP_MIN).mul_f64(trips) + self.reordering).min(PATIENCE_MAX)
+    }
+}
+
+/// A packet.
+#[derive(Debug, Default)]
+struct Slot {
+    data: Vec<u8>,
+    flow: u16,
+    class: PacketClass,
+    ecn_capable: bool,
+    ce: bool,
+    queued_at: Time,
+    /// Its number in the lane once it was sent; 0 before.
+    number: u64,
+    after: u64,
+    /// When it is not worth sending again.
+    deadline: Time,
+    patience_ms: u64,
+    /// What was sent of it for the first time.
+    cut: usize,
+    /// What has arrived, of one that was cut.
+    arrived: RangeSet,
+    /// Transmissions of the whole that may still arrive.
+    under_way: u8,
+}
+
+/// A queue of packets that are delivered in order.
+#[derive(Debug, Default)]
+struct Flow {
+    bucket: u16,
+    client: usize,
+    queue: VecDeque<u32>,
+    codel: Codel,
+    turn: Turn,
+    /// The number of the last packet sent that may still be delivered.
+    last: u64,
+    /// Packets that are queued or on their way.
+    packets: usize,
+}
+
+/// A host with its flows.
+#[derive(Debug, Default)]
+struct Client {
+    bucket: u16,
+    turns: Turns,
+    turn: Turn,
+    /// Its packets that are queued, and its flows.
+    queued: usize,
+    flows: usize,
+}
+
+/// Packets on their way out.
+#[derive(Debug)]
+pub(super) struct Outgoing {
+    slots: Vec<Slot>,
+    free_slots: Vec<u32>,
+    flows: Vec<Flow>,
+    flow_buckets: Buckets<FLOWS>,
+    /// Flows that have packets queued.
+    backlogged: usize,
+    clients: Vec<Client>,
+    client_buckets: Buckets<CLIENTS>,
+    turns: Turns,
+    next_number: u64,
+    /// Lost, and worth sending again.
+    repeats: VecDeque<PacketPart>,
+    /// To be sent once more, when, and how often again after that.
+    doubles: VecDeque<(Time, PacketPart, u8)>,
+    /// Bytes sent of which none was spent on that, and bytes that may be.
+    earned: u64,
+    doubles_budget: u64,
+    /// The packet that is being cut, or did not fit into the last datagram, and its number.
+    current: Option<(u32, u64)>,
+    queued: usize,
+    bytes: usize,
+}
+
+impl Outgoing {
+    pub(super) fn new() -> Self {
+        Self {
+            slots: Vec::new(),
+            free_slots: Vec::new(),
+            flows: Vec::new(),
+            flow_buckets: Buckets::new(),
+            backlogged: 0,
+            clients: Vec::new(),
+            client_buckets: Buckets::new(),
+            turns: Turns::default(),
+            next_number: 1,
+            repeats: VecDeque::new(),
+            doubles: VecDeque::new(),
+            earned: 0,
+            doubles_budget: DOUBLED_MAX,
+            current: None,
+            queued: 0,
+            bytes: 0,
+        }
+    }
+
+    /// Bytes that are queued or on their way.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Flows that have some.
+    pub(super) fn flows(&self) -> usize {
+        self.flow_buckets.len()
+    }
+
+    /// Some packet, or a part, is to be sent before streams have their turn: it was lost, or its flow is sparse.
+    pub(super) fn has_urgent(&self, now: Time) -> bool {
+        !self.repeats.is_empty()
+            || self.doubles.front().is_some_and(|(at, ..)| *at <= now)
+            || self.is_sparse()
+    }
+
+    /// Packets wait that were not sent yet.
+    pub(super) fn has_queued(&self) -> bool {
+        self.queued > 0 || self.current.is_some()
+    }
+
+    /// Flows among which the rate is shared at the moment.
+    pub(super) fn backlogged(&self) -> u64 {
+        self.backlogged.max(1) as u64
+    }
+
+    /// When the next is to be sent a second time.
+    pub(super) fn next_double(&self) -> Option<Time> {
+        self.doubles.front().map(|(at, ..)| *at)
+    }
+
+    /// The next host is new, and its next flow too.
+    fn is_sparse(&self) -> bool {
+        let client = self.turns.front().and_then(|key| self.clients.get(usize::from(key)));
+        let Some(client) = client.filter(|client| client.turn.is_new()) else { return false };
+        let flow = client.turns.front().and_then(|key| self.flows.get(usize::from(key)));
+        flow.is_some_and(|flow| flow.turn.is_new() && !flow.queue.is_empty())
+    }
+
+    /// Queues a packet that is not empty.
+    pub(super) fn push(
+        &mut self,
+        now: Time,
+        packet: &OutgoingPacket<'_>,
+        pool: &mut Pool,
+        stats: &mut PacketStats,
+    ) {
+        let (client, flow) = self.flow_of(packet);
+        let index = self.free_slots.pop().unwrap_or_else(|| {
+            self.slots.push(Slot::default());
+            self.slots.len() as u32 - 1
+        });
+        let slot = &mut self.slots[index as usize];
+        let mut data = pool.take();
+        data.extend_from_slice(packet.data);
+        slot.data = data;
+        (slot.flow, slot.class, slot.queued_at) = (flow, packet.class, now);
+        (slot.ecn_capable, slot.ce, slot.number, slot.cut) = (packet.ecn_capable, false, 0, 0);
+        slot.under_way = 0;
+        self.bytes += packet.data.len();
+        self.queued += 1;
+        let of = &mut self.flows[usize::from(flow)];
+        self.backlogged += usize::from(of.queue.is_empty());
+        of.packets += 1;
+        of.queue.push_back(index);
+        let host = &mut self.clients[client];
+        host.queued += 1;
+        host.turns.join(flow, &mut of.turn);
+        self.turns.join(client as u16, &mut host.turn);
+        if self.bytes > BYTES_MAX || self.slots.len() - self.free_slots.len() > PACKETS_MAX {
+            stats.dropped_memory += self.shorten(pool);
+        }
+    }
+
+    /// The host of a packet and its flow, made if there are none.
+    fn flow_of(&mut self, packet: &OutgoingPacket<'_>) -> (usize, u16) {
+        let bucket = Buckets::<FLOWS>::bucket(packet.flow ^ packet.client.rotate_left(32));
+        let (flow, new_flow) = self.flow_buckets.claim(bucket);
+        if !new_flow {
+            return (self.flows[flow].client, flow as u16);
+        }
+        let host = Buckets::<CLIENTS>::bucket(packet.client);
+        let (client, _) = self.client_buckets.claim(host);
+        if self.clients.len() <= client {
+            self.clients.push(Client::default());
+        }
+        self.clients[client].bucket = host;
+        self.clients[client].flows += 1;
+        if self.flows.len() <= flow {
+            self.flows.push(Flow::default());
+        }
+        let of = &mut self.flows[flow];
+        (of.bucket, of.client, of.codel, of.last) = (bucket, client, Codel::default(), 0);
+        (client, flow as u16)
+    }
+
+    /// Drops the first packets of the longest queue: how many.
+    pub(super) fn shorten(&mut self, pool: &mut Pool) -> u64 {
+        let longest = (0..self.flows.len()).max_by_key(|n| self.flows[*n].queue.len());
+        let Some(longest) = longest else { return 0 };
+        let count = self.flows[longest].queue.len().div_ceil(2).min(DROPPED_AT_ONCE);
+        for _ in 0..count {
+            self.drop_first(longest as u16, pool);
+        }
+        count as u64
+    }
+
+    /// Takes a flow's first packet out of its queue.
+    fn pop(&mut self, flow: u16) -> Option<u32> {
+        let of = self.flows.get_mut(usize::from(flow))?;
+        let index = of.queue.pop_front()?;
+        self.queued -= 1;
+        self.backlogged -= usize::from(of.queue.is_empty());
+        self.clients[of.client].queued -= 1;
+        Some(index)
+    }
+
+    fn drop_first(&mut self, flow: u16, pool: &mut Pool) {
+        if let Some(index) = self.pop(flow) {
+            self.forget(index, pool);
+        }
+    }
+
+    /// Writes packets into a datagram, as far as there is room: those that are to be sent before streams have their turn,
+    /// and if `all` the others too.
+    pub(super) fn write(
+        &mut self,
+        now: Time,
+        hop: &HopView,
+        all: bool,
+        w: &mut Writer<'_>,
+        contents: &mut Contents,
+        (pool, stats): (&mut Pool, &mut PacketStats),
+    ) {
+        while let Some(part) = self.repeats.pop_front() {
+            let Some(slot) = self.slot_of(part) else { continue };
+            if now >= slot.deadline {
+                stats.given_up += 1;
+                self.forget(part.slot, pool);
+                continue;
+            }
+            let Some(written) = self.put(part, hop, w, contents) else {
+                return self.repeats.push_front(part);
+            };
+            stats.repeated += 1;
+            if let Some(rest) = part.after(written) {
+                return self.repeats.push_front(rest);
+            }
+        }
+        self.write_doubles(now, hop, w, contents, stats);
+        loop {
+            if self.current.is_none() {
+                if !all && !self.is_sparse() {
+                    return;
+                }
+                self.current = self.next(now, hop, pool, stats);
+            }
+            let Some((index, number)) = self.current else { return };
+            let slot = &self.slots[index as usize];
+            if slot.number != number {
+                // It was given up in the middle.
+                self.current = None;
+                continue;
+            }
+            let (cut, length) = (slot.cut as u16, slot.data.len());
+            let part = PacketPart { slot: index, number, offset: cut, len: length as u16 - cut };
+            let Some(written) = self.put(part, hop, w, contents) else { return };
+            let slot = &mut self.slots[index as usize];
+            slot.cut += usize::from(written);
+            if slot.cut < length {
+                return;
+            }
+            self.current = None;
+        }
+    }
+
+    /// Takes the next packet out of its queue that is still worth sending, and gives it a number.
+    fn next(
+        &mut self,
+        now: Time,
+        hop: &HopView,
+        pool: &mut Pool,
+        stats: &mut PacketStats,
+    ) -> Option<(u32, u64)> {
+        loop {
+            let flow = self.next_flow()?;
+            let index = self.pop(flow)?;
+            let (slot, of) = (&mut self.slots[index as usize], &mut self.flows[usize::from(flow)]);
+            let waited = now.since(slot.queued_at);
+            let bad = of.codel.judge(now, waited, of.queue.is_empty(), hop.bounds());
+            if waited > slot.class.lifetime || (bad && !slot.ecn_capable) {
+                let old = waited > slot.class.lifetime;
+                *(if old { &mut stats.dropped_old } else { &mut stats.dropped_queue }) += 1;
+                self.forget(index, pool);
+                continue;
+            }
+            slot.ce = bad;
+            stats.marked += u64::from(bad);
+            let sparse = of.turn.is_new();
+            of.turn.spend(slot.data.len());
+            self.clients[of.client].turn.spend(slot.data.len());
+            let number = self.next_number;
+            self.next_number += 1;
+            let patience = hop.patience(&slot.class);
+            (slot.number, slot.deadline) = (number, now + patience);
+            // What comes without patience is not waited for, and does not wait.
+            (slot.patience_ms, slot.after) = (0, 0);
+            if !patience.is_zero() {
+                slot.patience_ms = patience.as_millis() as u64 + 1;
+                slot.after = core::mem::replace(&mut of.last, number);
+            }
+            stats.sent += 1;
+            stats.bytes_sent += slot.data.len() as u64;
+            let more = DOUBLE_LOSS.iter().filter(|loss| hop.loss > **loss).count() as u8;
+            let whole = PacketPart { slot: index, number, offset: 0, len: slot.data.len() as u16 };
+            if (hop.busy || self.queued > 0) && sparse && slot.class.doubled && more > 0 {
+                self.doubles.push_back((now + double_after(hop), whole, more - 1));
+            }
+            return Some((index, number));
+        }
+    }
+
+    /// Whose turn it is.
+    fn next_flow(&mut self) -> Option<u16> {
+        while let Some(key) = self.turns.front() {
+            let client = &mut self.clients[usize::from(key)];
+            if self.turns.admits(&mut client.turn, client.queued > 0) {
+                while let Some(flow) = self.clients[usize::from(key)].turns.front() {
+                    if self.admits_flow(key, flow) {
+                        return Some(flow);
+                    }
+                }
+            } else if !client.turn.is_listed() {
+                // Its flows have nothing, and leave with it.
+                while let Some(flow) = self.clients[usize::from(key)].turns.front() {
+                    self.admits_flow(key, flow);
+                }
+                self.release_client(usize::from(key));
+            }
+        }
+        None
+    }
+
+    /// Whether it is the turn of the flow that is in front of its host's.
+    fn admits_flow(&mut self, client: u16, flow: u16) -> bool {
+        let (host, of) =
+            (&mut self.clients[usize::from(client)], &mut self.flows[usize::from(flow)]);
+        if host.turns.admits(&mut of.turn, !of.queue.is_empty()) {
+            return true;
+        }
+        self.release(flow);
+        false
+    }
+
+    fn write_doubles(
+        &mut self,
+        now: Time,
+        hop: &HopView,
+        w: &mut Writer<'_>,
+        contents: &mut Contents,
+        stats: &mut PacketStats,
+    ) {
+        let due = |entry: &(Time, PacketPart, u8)| entry.0 <= now;
+        while let Some((_, part, more)) = self.doubles.front().copied().filter(due) {
+            let cost = u64::from(part.len);
+            let worth = self.slot_of(part).is_some_and(|slot| now < slot.deadline);
+            if worth && self.doubles_budget >= cost {
+                if self.repeat(now, part, w, contents) {
+                    stats.doubled += 1;
+                    self.doubles_budget -= cost;
+                    if more > 0 {
+                        self.doubles.push_back((now + double_after(hop), part, more - 1));
+                    }
+                } else if !contents.is_empty() {
+                    // There is room in the next datagram.
+                    return;
+                }
+            }
+            self.doubles.pop_front();
+        }
+    }
+
+    /// So much was sent, of whatever kind.
+    pub(super) fn earn(&mut self, bytes: usize) {
+        self.earned += bytes as u64;
+        self.doubles_budget = (self.doubles_budget + self.earned / DOUBLED_PART).min(DOUBLED_MAX);
+        self.earned %= DOUBLED_PART;
+    }
+
+    fn slot_of(&self, part: PacketPart) -> Option<&Slot> {
+        self.slots.get(part.slot as usize).filter(|slot| slot.number == part.number)
+    }
+
+    /// Writes a part, or as much of it as there is room for if that is worth it: how many bytes.
+    fn put(
+        &mut self,
+        part: PacketPart,
+        hop: &HopView,
+        w: &mut Writer<'_>,
+        contents: &mut Contents,
+    ) -> Option<u16> {
+        let slot = &self.slots[part.slot as usize];
+        let total = slot.data.len();
+        let offset = usize::from(part.offset);
+        let mut frame = self.frame(slot, part);
+        // One byte is left for the frame that asks for an answer at once.
+        let mut room = w.room().checked_sub(frame.overhead() + 1)?.min(PART_MAX);
+        if usize::from(part.len) > room {
+            frame.part = Some((offset as u64, total as u64));
+            room = w.room().checked_sub(frame.overhead() + 1)?.min(PART_MAX);
+            // One that would fit into a datagram of its own is better not cut.
+            let fits_elsewhere = usize::from(part.len) + frame.overhead() < hop.full;
+            if room < PART_MIN || (fits_elsewhere && !contents.is_empty()) {
+                return None;
+            }
+        }
+        let len = room.min(usize::from(part.len));
+        frame.data = slot.data.get(offset..offset + len)?;
+        if !w.put(&Frame::Packet(frame)) {
+            return None;
+        }
+        let written = PacketPart { len: len as u16, ..part };
+        contents.push(Content::Packet(written));
+        if len == total {
+            self.slots[part.slot as usize].under_way += 1;
+        }
+        Some(len as u16)
+    }
+
+    /// Writes a part that was sent once more, if it may still be of use and there is room for it.
+    pub(super) fn repeat(
+        &mut self,
+        now: Time,
+        part: PacketPart,
+        w: &mut Writer<'_>,
+        contents: &mut Contents,
+    ) -> bool {
+        let Some(slot) = self.slot_of(part).filter(|slot| now < slot.deadline) else {
+            return false;
+        };
+        let (whole, mut frame) = (usize::from(part.len) == slot.data.len(), self.frame(slot, part));
+        frame.data = &slot.data[usize::from(part.offset)..][..usize::from(part.len)];
+        if frame.overhead() + frame.data.len() >= w.room() || !w.put(&Frame::Packet(frame)) {
+            return false;
+        }
+        contents.push(Content::Packet(part));
+        self.slots[part.slot as usize].under_way += u8::from(whole);
+        true
+    }
+
+    /// The frame of a part, but for its bytes.
+    fn frame(&self, slot: &Slot, part: PacketPart) -> PacketFrame<'static> {
+        let total = slot.data.len();
+        PacketFrame {
+            number: slot.number,
+            flow: u64::from(self.flows[usize::from(slot.flow)].bucket),
+            after: slot.number - if slot.after == 0 { slot.number } else { slot.after },
+            patience_ms: slot.patience_ms,
+            ce: slot.ce,
+            part: (usize::from(part.len) < total).then_some((u64::from(part.offset), total as u64)),
+            data: &[],
+        }
+    }
+
+    /// A part has arrived.
+    pub(super) fn on_acked(&mut self, part: PacketPart, pool: &mut Pool) {
+        let Some(slot) = self.slots.get_mut(part.slot as usize) else { return };
+        if slot.number != part.number {
+            return;
+        }
+        let total = slot.data.len() as u64;
+        slot.arrived.insert(part.range());
+        if slot.arrived.first() == Some(0..total) {
+            self.forget(part.slot, pool);
+        }
+    }
+
+    /// A part is lost.
+    pub(super) fn on_lost(
+        &mut self,
+        now: Time,
+        part: PacketPart,
+        pool: &mut Pool,
+        stats: &mut PacketStats,
+    ) {
+        let Some(slot) = self.slots.get_mut(part.slot as usize) else { return };
+        if slot.number != part.number {
+            return;
+        }
+        if usize::from(part.len) == slot.data.len() {
+            slot.under_way = slot.under_way.saturating_sub(1);
+            if slot.under_way > 0 {
+                return;
+            }
+        }
+        if now < slot.deadline {
+            return self.repeats.push_back(part);
+        }
+        stats.given_up += 1;
+        let (flow, number, after) = (usize::from(slot.flow), slot.number, slot.after);
+        if self.flows[flow].last == number {
+            self.flows[flow].last = after;
+        }
+        self.forget(part.slot, pool);
+    }
+
+    /// A packet is over, whatever became of it.
+    fn forget(&mut self, index: u32, pool: &mut Pool) {
+        let slot = &mut self.slots[index as usize];
+        let data = core::mem::take(&mut slot.data);
+        self.bytes -= data.len();
+        pool.give(data);
+        slot.number = 0;
+        slot.arrived.clear();
+        let flow = slot.flow;
+        self.free_slots.push(index);
+        self.flows[usize::from(flow)].packets -= 1;
+        self.release(flow);
+    }
+
+    /// A flow that waits for no turn gives up its bucket once nothing of it is on its way.
+    fn release(&mut self, flow: u16) {
+        let of = &self.flows[usize::from(flow)];
+        if of.packets > 0 || of.turn.is_listed() {
+            return;
+        }
+        let client = of.client;
+        self.flow_buckets.release(of.bucket);
+        self.clients[client].flows -= 1;
+        self.release_client(client);
+    }
+
+    fn release_client(&mut self, client: usize) {
+        let of = &self.clients[client];
+        if of.flows == 0 && !of.turn.is_listed() {
+            self.client_buckets.release(of.bucket);
+        }
+    }
+}
+
+fn double_after(hop: &HopView) -> Duration {
+    (hop.srtt / DOUBLE_AFTER.0).min(DOUBLE_AFTER.1)
+}

@@ -1,0 +1,356 @@
+//! The datagram lane.
+
+use std::collections::BTreeMap;
+
+use lasthop_wire::frame::{Frame, PACKET_MAX, PacketFrame, Writer};
+
+use super::*;
+use crate::config::{Discipline, Window};
+use crate::packets::{OutgoingPacket, PacketClass, PacketError, PacketStats};
+
+const RTT: Duration = Duration::from_millis(40);
+
+/// A flow of packets, each as long as said, that say which they are and when they were sent.
+struct Flow {
+    client: u64,
+    flow: u64,
+    class: PacketClass,
+    ecn_capable: bool,
+    every: Duration,
+    next: Time,
+    until: Time,
+    sent: u64,
+}
+
+impl Flow {
+    fn new(flow: u64, every: Duration) -> Self {
+        let (class, next, until) = (PacketClass::default(), Time::ZERO, Time::from_secs(10));
+        Self { client: 0, flow, class, ecn_capable: false, every, next, until, sent: 0 }
+    }
+
+    fn packet(&self, now: Time, length: usize) -> Vec<u8> {
+        let mut data: Vec<u8> = (0..length as u64).map(|n| byte(n + 7 * self.sent)).collect();
+        data[..8].copy_from_slice(&self.sent.to_be_bytes());
+        data[8..16].copy_from_slice(&now.as_nanos().to_be_bytes());
+        data[16..24].copy_from_slice(&self.flow.to_be_bytes());
+        data
+    }
+}
+
+/// What has come of each flow.
+#[derive(Default)]
+struct Sink {
+    /// The number and the time on the way of each packet, by flow.
+    of: BTreeMap<u64, Vec<(u64, Duration)>>,
+    marked: u64,
+    bytes: u64,
+}
+
+impl Sink {
+    fn drain(&mut self, now: Time, end: &mut Srp) {
+        let Some(lane) = end.packets() else { return };
+        while let Some((data, ce)) = lane.front() {
+            let number = |at: usize| u64::from_be_bytes(data[at..at + 8].try_into().unwrap());
+            let (sent, at, flow) = (number(0), Time::from_nanos(number(8)), number(16));
+            for (n, got) in (24..).zip(&data[24..]) {
+                assert_eq!(*got, byte(n + 7 * sent), "flow {flow}, packet {sent}, byte {n}");
+            }
+            self.marked += u64::from(ce);
+            self.bytes += data.len() as u64;
+            self.of.entry(flow).or_default().push((sent, now.since(at)));
+            lane.pop();
+        }
+    }
+
+    fn numbers(&self, flow: u64) -> Vec<u64> {
+        self.of.get(&flow).into_iter().flatten().map(|(n, _)| *n).collect()
+    }
+
+    /// The delay that so many per mille of a flow's packets do not exceed.
+    fn delay(&self, flow: u64, per_mille: usize) -> Duration {
+        let mut all: Vec<Duration> = self.of[&flow].iter().map(|(_, delay)| *delay).collect();
+        all.sort();
+        all[all.len() * per_mille / 1000]
+    }
+}
+
+/// Runs flows from one end to the other, beside a transfer if there is one.
+fn run(
+    w: &mut Pairs,
+    flows: &mut [Flow],
+    length: impl Fn(&Flow) -> usize,
+    mut bulk: Option<&mut Bulk>,
+    until: Time,
+) -> Sink {
+    let mut sink = Sink::default();
+    while w.now < until {
+        for flow in flows.iter_mut().filter(|flow| flow.next <= w.now && w.now < flow.until) {
+            let data = flow.packet(w.now, length(flow));
+            let Flow { client, flow: name, class, ecn_capable, .. } = *flow;
+            let packet = OutgoingPacket { client, flow: name, ecn_capable, class, data: &data };
+            let now = w.now;
+            let _ = w.ends[0][0].packets().unwrap().send(now, &packet);
+            flow.sent += 1;
+            flow.next += flow.every;
+        }
+        if let Some(bulk) = &mut bulk {
+            bulk.pump(w);
+        }
+        let next = flows.iter().filter(|flow| flow.next < flow.until).map(|flow| flow.next).min();
+        w.step(next.unwrap_or(until).min(until));
+        let now = w.now;
+        sink.drain(now, &mut w.ends[0][1]);
+    }
+    sink
+}
+
+fn stats(w: &Pairs, side: usize) -> PacketStats {
+    crate::transport::Transport::stats(&w.ends[0][side]).packets
+}
+
+fn lossy(seed: u64, loss: f64) -> Pairs {
+    let mut w = Pairs::new(seed);
+    w.pipes.iter_mut().for_each(|pipe| pipe.loss = loss);
+    w
+}
+
+/// SRP-30: a packet is sent again while it is worth it, and not after.
+#[test]
+fn a_lost_packet_is_sent_again_within_its_patience() {
+    let residual = |patience: f64| {
+        let mut w = lossy(31, 0.1);
+        let class = PacketClass { patience, doubled: false, ..PacketClass::default() };
+        // As fast as to leave no time for copies of what is outstanding.
+        let mut flows = [Flow { class, ..Flow::new(1, Duration::from_micros(700)) }];
+        let sink = run(&mut w, &mut flows, |_| 1200, None, Time::from_secs(11));
+        let (most, stats) = (sink.delay(1, 999), stats(&w, 0));
+        let bound = RTT / 2 + RTT.mul_f64(patience) + RTT;
+        assert!(most <= bound, "patience {patience}: {most:?} of {bound:?}");
+        let lost = stats.sent - sink.numbers(1).len() as u64;
+        assert!(stats.sent + 20 > flows[0].sent, "{stats:?}");
+        assert_eq!(stats.repeated > 0, patience > 0.0);
+        lost as f64 / flows[0].sent as f64
+    };
+    let (none, some, more) = (residual(0.0), residual(1.5), residual(4.5));
+    assert!((0.08..0.12).contains(&none), "without repetition {none}");
+    assert!((0.005..0.02).contains(&some), "repeated once {some}");
+    assert!(more < 0.001, "repeated several times {more}");
+}
+
+/// SRP-31: packets of a flow come in order and once, whatever is lost, late or copied on the way.
+#[test]
+fn packets_of_a_flow_come_in_order_and_once() {
+    for seed in 0..20 {
+        let mut w = lossy(seed, 0.15);
+        w.pipes[0].late = Some((7, Duration::from_millis(3 + seed)));
+        let every = |n: u64| Duration::from_millis(1 + n * 3);
+        let mut flows: Vec<Flow> = (0..6).map(|n| Flow::new(n, every(n))).collect();
+        let sink =
+            run(&mut w, &mut flows, |f| 60 + (f.sent % 700) as usize, None, Time::from_secs(11));
+        for flow in &flows {
+            let numbers = sink.numbers(flow.flow);
+            assert!(numbers.is_sorted_by(|a, b| a < b), "seed {seed}, flow {}", flow.flow);
+            let lost = flow.sent - numbers.len() as u64;
+            assert!(lost * 20 < flow.sent, "seed {seed}: {lost} of {}", flow.sent);
+        }
+    }
+}
+
+/// SRP-31: what never comes holds others up for as long as it would have been sent again, and no longer.
+#[test]
+fn what_is_given_up_holds_nobody_up_for_longer() {
+    let mut w = Pairs::new(5);
+    // All that leaves while one of them is worth sending is lost.
+    w.pipes[0].loses = Some(Box::new(move |now, _| {
+        (Time::from_millis(1995)..Time::from_millis(2080)).contains(&now)
+    }));
+    let class = PacketClass { doubled: false, ..PacketClass::default() };
+    let mut flows = [Flow { class, ..Flow::new(1, Duration::from_millis(100)) }];
+    let sink = run(&mut w, &mut flows, |_| 200, None, Time::from_secs(11));
+    let numbers = sink.numbers(1);
+    assert_eq!(numbers.len() as u64, flows[0].sent - 1, "{:?}", stats(&w, 0));
+    assert!(!numbers.contains(&20) && sink.delay(1, 990) < 3 * RTT, "{:?}", sink.delay(1, 990));
+}
+
+/// SRP-32: packets of any length cross, and those that were cut are joined, also where less passes than before.
+#[test]
+fn packets_of_any_length_cross_a_path_that_shrinks() {
+    let mut w = lossy(9, 0.05);
+    let class = PacketClass { patience: 20.0, lifetime: Duration::from_secs(30), doubled: true };
+    let mut flows = [Flow { class, ..Flow::new(1, Duration::from_millis(40)) }];
+    let lengths = [1280, 1500, 9000, PACKET_MAX, 24, 1439, 1440, 1441];
+    let length = |f: &Flow| lengths[f.sent as usize % lengths.len()];
+    flows[0].until = Time::from_secs(2);
+    let first = run(&mut w, &mut flows, length, None, Time::from_secs(2));
+    w.pipes.iter_mut().for_each(|pipe| pipe.mtu = 1300);
+    flows[0].until = Time::from_secs(8);
+    let then = run(&mut w, &mut flows, length, None, Time::from_secs(16));
+    let all: Vec<u64> = first.numbers(1).into_iter().chain(then.numbers(1)).collect();
+    assert!(all.is_sorted_by(|a, b| a < b));
+    assert!(all.len() as u64 + 3 >= flows[0].sent, "{} of {}", all.len(), flows[0].sent);
+    assert!(w.pipes[0].largest > 1450, "full datagrams were used");
+    let too_long = OutgoingPacket {
+        client: 0,
+        flow: 1,
+        ecn_capable: false,
+        class,
+        data: &[0; PACKET_MAX + 1],
+    };
+    let sent = w.ends[0][0].packets().unwrap().send(Time::from_secs(20), &too_long);
+    assert_eq!(sent, Err(PacketError::BadLength(PACKET_MAX + 1, PACKET_MAX)));
+}
+
+/// A download's goodput beside calls, or alone.
+fn beside_a_transfer(loss: f64, calls: u64) -> (f64, Sink, u64) {
+    let mut w = lossy(77, loss);
+    let mut bulk = Bulk::start(&mut w, 0, FOREVER);
+    let every = Duration::from_millis(20);
+    let mut flows: Vec<Flow> = (0..calls)
+        .map(|n| Flow {
+            next: Time::from_secs(2),
+            until: Time::from_secs(20),
+            ..Flow::new(n, every)
+        })
+        .collect();
+    let sink = run(&mut w, &mut flows, |_| 160, Some(&mut bulk), Time::from_secs(21));
+    let sent = flows.iter().map(|flow| flow.sent).sum();
+    (bulk.goodput(Time::from_secs(3), Time::from_secs(20)), sink, sent)
+}
+
+/// SRP-33: a call beside a transfer waits for nothing, and loses next to nothing; the transfer loses no more than the
+/// call takes.
+#[test]
+fn a_call_beside_a_transfer_waits_for_nothing() {
+    for loss in [0.0, 0.05, 0.1] {
+        let (alone, ..) = beside_a_transfer(loss, 0);
+        let (beside, sink, sent) = beside_a_transfer(loss, 1);
+        let residual = (sent - sink.numbers(0).len() as u64) as f64 / sent as f64;
+        assert!(residual <= 0.002, "loss {loss}: residual {residual}");
+        let added = sink.delay(0, 990) - RTT / 2;
+        assert!(added <= RTT, "loss {loss}: {added:?}");
+        assert!(beside + 110_000.0 > alone * 0.985, "loss {loss}: {beside} of {alone}");
+    }
+}
+
+/// SRP-33: flows that always have something share with the streams, and hosts share before flows do.
+#[test]
+fn hosts_share_before_flows() {
+    let mut w = Pairs::new(3);
+    let every = Duration::from_micros(500);
+    let class = PacketClass { patience: 4.0, ..PacketClass::default() };
+    let flow = |client, flow| Flow { client, class, ..Flow::new(flow, every) };
+    let mut flows: Vec<Flow> = (0..4).map(|n| flow(1, n)).collect();
+    flows.push(flow(2, 10));
+    let sink = run(&mut w, &mut flows, |_| 690, None, Time::from_secs(10));
+    let of = |flow| sink.numbers(flow).len() as f64;
+    let (many, one): (f64, f64) = ((0..4).map(of).sum(), of(10));
+    assert!((0.9..1.1).contains(&(many / one)), "{many} beside {one}");
+    assert!((0..4).all(|n| (0.8..1.2).contains(&(of(n) * 4.0 / many))));
+    let mut bulk = Bulk::start(&mut w, 0, FOREVER);
+    let from = w.now;
+    flows.iter_mut().for_each(|flow| flow.until = Time::from_secs(20));
+    let sink = run(&mut w, &mut flows, |_| 690, Some(&mut bulk), Time::from_secs(20));
+    let stream = bulk.goodput(from + Duration::from_secs(2), Time::from_secs(20));
+    let packets = sink.bytes as f64 * 8.0 / 10.0;
+    assert!((0.7..1.3).contains(&(stream * 5.0 / packets)), "{stream} beside {packets}");
+}
+
+/// SRP-33: a queue that stands is kept short by dropping, or by marking what can be marked.
+#[test]
+fn a_standing_queue_is_kept_short() {
+    for ecn_capable in [false, true] {
+        let mut w = Pairs::new(3);
+        // A little more than the hop carries.
+        let every = Duration::from_micros(520);
+        let mut flows = [Flow { ecn_capable, ..Flow::new(1, every) }];
+        let sink = run(&mut w, &mut flows, |_| 1200, None, Time::from_secs(10));
+        let stats = stats(&w, 0);
+        if ecn_capable {
+            assert!(stats.marked > 20 && stats.dropped_queue == 0, "{stats:?}");
+            assert_eq!(sink.marked, stats.marked);
+        } else {
+            assert!(stats.dropped_queue > 20 && stats.marked == 0, "{stats:?}");
+            assert!(sink.delay(1, 900) < Duration::from_millis(200), "{:?}", sink.delay(1, 900));
+        }
+        assert!(stats.bytes_held < 2 << 20, "{stats:?}");
+    }
+}
+
+/// SRP-30: what has waited too long, for the end of a silence for instance, is not sent any more.
+#[test]
+fn what_is_too_old_is_not_sent() {
+    let mut w = Pairs::new(8);
+    w.silences = alloc::vec![(Time::from_secs(3), Time::from_secs(7))];
+    let mut flows = [Flow::new(1, Duration::from_millis(20))];
+    let sink = run(&mut w, &mut flows, |_| 160, None, Time::from_secs(11));
+    let slowest = sink.of[&1].iter().map(|(_, delay)| *delay).max().unwrap();
+    assert!(slowest < Duration::from_millis(1200), "{slowest:?}");
+    let lost = flows[0].sent - sink.numbers(1).len() as u64;
+    assert!((140..=160).contains(&lost), "{lost} of the 200 in the silence: {:?}", stats(&w, 0));
+}
+
+/// SRP-34: a peer that does not take packets is sent none.
+#[test]
+fn packets_go_only_to_who_takes_them() {
+    let plain = HopConfig::default();
+    let windowed =
+        HopConfig { discipline: Discipline::Windowed(Window::default()), ..plain.clone() };
+    let mut ends = pair(&plain, &windowed, Time::ZERO);
+    assert!(ends[0].packets().is_none() && ends[1].packets().is_some());
+    let mut ends = pair(&plain, &plain, Time::ZERO);
+    assert!(ends[0].packets().is_some());
+    ends[0].close(CloseReason::Shutdown);
+    assert!(ends[0].packets().is_none(), "after the end");
+}
+
+/// SRP-34: a peer that contradicts itself is left, and one that sends much that cannot be delivered fills no memory.
+#[test]
+fn a_hostile_peer_fills_no_memory() {
+    let frame = PacketFrame {
+        number: 10,
+        flow: 1,
+        after: 0,
+        patience_ms: 60_000,
+        ce: false,
+        part: None,
+        data: &[1; 1000],
+    };
+    let mut buf = [0; 1500];
+    let mut send = |end: &mut Srp, n: u64, frame: PacketFrame<'_>| {
+        let mut w = Writer::new(&mut buf);
+        assert!(w.put(&Frame::Packet(frame)));
+        let len = w.len();
+        let now = Time::from_millis(n);
+        let _ = end.handle(now, n, &buf[..len]);
+        while end.poll(now, &mut [0; 1500]).is_some() {}
+    };
+    let new = || pair(&HopConfig::default(), &HopConfig::default(), Time::ZERO);
+    let [mut end, _] = new();
+    send(&mut end, 1, PacketFrame { flow: 1024, ..frame });
+    assert_eq!(end.closed(), Some(CloseReason::Protocol));
+    let [mut end, _] = new();
+    send(&mut end, 1, PacketFrame { part: Some((0, 2000)), ..frame });
+    send(&mut end, 2, PacketFrame { part: Some((0, 3000)), ..frame });
+    assert_eq!(end.closed(), Some(CloseReason::Protocol));
+    for part in [None, Some((0, 60_000))] {
+        let [mut end, _] = new();
+        // Each waits for one that never comes.
+        for n in 1..40_000 {
+            let flow = n % 1000;
+            send(&mut end, n, PacketFrame { number: 2 * n, after: 1, flow, part, ..frame });
+        }
+        let packets = crate::transport::Transport::stats(&end).packets;
+        assert!(packets.bytes_held < 20 << 20 && packets.dropped_received > 0, "{packets:?}");
+        assert_eq!(end.closed(), None);
+        end.handle_timeout(Time::from_secs(60));
+        let mut taken = 0;
+        while let Some(lane) = end.packets()
+            && lane.front().is_some()
+        {
+            lane.pop();
+            taken += 1;
+        }
+        let packets = crate::transport::Transport::stats(&end).packets;
+        assert!(part.is_some() || (packets.bytes_held == 0 && taken > 1000), "{packets:?}");
+    }
+}
