@@ -5,7 +5,7 @@ use lasthop_session::{Progress, Refusal, Target};
 
 /// Lets a server hear the pieces; where it ended and what it answered.
 fn serve<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> (Progress, Vec<u8>) {
-    let mut server = Server::new();
+    let mut server = Server::new().with_udp_associate(true);
     for piece in pieces {
         let taken = server.handle_input(piece);
         assert!(taken.bytes <= piece.len());

@@ -2,6 +2,7 @@
 //! what was gathered of a message.
 
 use alloc::vec::Vec;
+use core::net::SocketAddr;
 
 use lasthop_wire::mhp::Target;
 
@@ -21,6 +22,12 @@ pub enum Progress {
     NeedMore,
     /// A connection is wanted: open it and call `reply`. Said once.
     Request(Target),
+    /// A UDP association is wanted (RFC 1928 section 4), for datagrams that come from this address,
+    /// of which all or the port alone may be zero: not known yet. Open it and call `reply` with the
+    /// relay's address. Said once, and only where
+    /// [`with_udp_associate`](crate::Ingress::with_udp_associate) allows it. After that answer the
+    /// connection carries nothing, and its end is the association's (section 7).
+    Associate(SocketAddr),
     /// It cannot go on: send the output, then close. Input is taken and ignored.
     Over,
 }

@@ -11,7 +11,10 @@ use crate::{http, socks};
 ///
 /// The caller bounds how long a conversation may take; its memory is bounded here.
 #[derive(Debug, Default)]
-pub struct Ingress(Protocol);
+pub struct Ingress {
+    protocol: Protocol,
+    udp_associate: bool,
+}
 
 #[derive(Debug, Default)]
 enum Protocol {
@@ -27,25 +30,36 @@ impl Ingress {
         Self::default()
     }
 
+    /// Whether UDP ASSOCIATE is served, which it is not by default: the hop has to carry datagrams.
+    #[must_use]
+    pub fn with_udp_associate(mut self, served: bool) -> Self {
+        self.udp_associate = served;
+        self
+    }
+
     /// Takes bytes from the application.
     pub fn handle_input(&mut self, input: &[u8]) -> Taken {
-        if let (Protocol::Undecided, Some(&first)) = (&self.0, input.first()) {
-            self.0 = match first {
-                4 | 5 => Protocol::Socks(socks::Server::new()),
+        if let (Protocol::Undecided, Some(&first)) = (&self.protocol, input.first()) {
+            self.protocol = match first {
+                4 | 5 => {
+                    let server = socks::Server::new();
+                    Protocol::Socks(server.with_udp_associate(self.udp_associate))
+                }
                 _ => Protocol::Http(http::Server::new()),
             };
         }
-        match &mut self.0 {
+        match &mut self.protocol {
             Protocol::Undecided => Taken { bytes: 0, progress: Progress::NeedMore },
             Protocol::Socks(server) => server.handle_input(input),
             Protocol::Http(server) => server.handle_input(input),
         }
     }
 
-    /// The result of the requested connection. After `Ok` and once the output is sent,
-    /// bytes are relayed; after `Err` the output is sent and the conversation is over.
+    /// The result of the requested connection or UDP association. After `Ok` and once the output is
+    /// sent, a connection's bytes are relayed; after `Err` the output is sent and the conversation is
+    /// over.
     pub fn reply(&mut self, result: Result<Option<SocketAddr>, Refusal>) {
-        match &mut self.0 {
+        match &mut self.protocol {
             Protocol::Undecided => {}
             Protocol::Socks(server) => server.reply(result),
             Protocol::Http(server) => server.reply(result),
@@ -54,7 +68,7 @@ impl Ingress {
 
     /// Bytes for the application.
     pub fn output(&self) -> &[u8] {
-        match &self.0 {
+        match &self.protocol {
             Protocol::Undecided => &[],
             Protocol::Socks(server) => server.output(),
             Protocol::Http(server) => server.output(),
@@ -63,7 +77,7 @@ impl Ingress {
 
     /// The first `n` bytes of [`output`](Self::output) were sent.
     pub fn sent(&mut self, n: usize) {
-        match &mut self.0 {
+        match &mut self.protocol {
             Protocol::Undecided => {}
             Protocol::Socks(server) => server.sent(n),
             Protocol::Http(server) => server.sent(n),
@@ -74,7 +88,7 @@ impl Ingress {
     /// of a proxied HTTP request. At most [`http::MAX_HEAD_LEN`] and a little more; empty for SOCKS
     /// and CONNECT, and when asked again.
     pub fn take_preface(&mut self) -> Vec<u8> {
-        match &mut self.0 {
+        match &mut self.protocol {
             Protocol::Http(server) => server.take_preface(),
             _ => Vec::new(),
         }
@@ -89,7 +103,7 @@ mod tests {
 
     /// Says `pieces` one after the other; how much was taken, where it ended, what was answered.
     fn talk(pieces: &[&[u8]]) -> (usize, Progress, Vec<u8>) {
-        let mut ingress = Ingress::new();
+        let mut ingress = Ingress::new().with_udp_associate(true);
         let mut total = 0;
         for piece in pieces {
             let taken = ingress.handle_input(piece);
@@ -103,9 +117,10 @@ mod tests {
         (total, Progress::NeedMore, ingress.output().to_vec())
     }
 
-    const CONVERSATIONS: [&[u8]; 5] = [
+    const CONVERSATIONS: [&[u8]; 6] = [
         b"\x05\x02\x02\x00\x05\x01\x00\x03\x04host\x00\x50rest",
         b"\x05\x01\x00\x05\x01\x00\x04\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x01\x00\x50rest",
+        b"\x05\x01\x00\x05\x03\x00\x01\0\0\0\0\x00\x50rest",
         b"\x04\x01\x00\x50\x00\x00\x00\x01me\0host\0rest",
         b"CONNECT host:80 HTTP/1.1\r\nHost: host:80\r\n\r\nrest",
         b"GET http://host/x HTTP/1.1\r\nHost: host\r\nA: b\r\n\r\nrest",
@@ -116,7 +131,12 @@ mod tests {
         for conversation in CONVERSATIONS {
             let (taken, progress, output) = talk(&[conversation]);
             assert_eq!(taken, conversation.len() - 4, "{}", conversation.escape_ascii());
-            assert!(matches!(progress, Progress::Request(t) if t.port() == 80));
+            let port = match progress {
+                Progress::Request(target) => target.port(),
+                Progress::Associate(from) => from.port(),
+                other => panic!("{other:?}"),
+            };
+            assert_eq!(port, 80);
             assert!(!output.is_empty());
         }
     }
@@ -156,7 +176,7 @@ mod tests {
             rest in prop::collection::vec(any::<u8>(), 0..2000),
             times in 1usize..20,
         ) {
-            let mut ingress = Ingress::new();
+            let mut ingress = Ingress::new().with_udp_associate(true);
             let mut over = matches!(ingress.handle_input(&[first]).progress, Progress::Over);
             for _ in 0..times {
                 let taken = ingress.handle_input(&rest);

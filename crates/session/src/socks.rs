@@ -1,7 +1,8 @@
 //! SOCKS: version 5 (RFC 1928) without authentication, versions 4 and 4a, and the client's side of
 //! version 5.
 //!
-//! Only CONNECT is served. Names are passed on as they are and resolved at the base (`socks5h`).
+//! CONNECT is served, and UDP ASSOCIATE where it is asked for. Names are passed on as they are and
+//! resolved at the base (`socks5h`).
 
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -9,9 +10,11 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use lasthop_wire::mhp::{HostName, NameError, Refusal, Target};
 
 mod client;
+mod datagram;
 mod server;
 
 pub use client::{Client, ClientError, ClientProgress};
+pub use datagram::{Datagram, DatagramError};
 pub use server::Server;
 
 const VERSION_5: u8 = 5;
@@ -19,6 +22,7 @@ const VERSION_4: u8 = 4;
 const METHOD_NONE: u8 = 0;
 const NO_METHOD: u8 = 0xff;
 const COMMAND_CONNECT: u8 = 1;
+const COMMAND_UDP_ASSOCIATE: u8 = 3;
 const ATYP_IPV4: u8 = 1;
 const ATYP_NAME: u8 = 3;
 const ATYP_IPV6: u8 = 4;

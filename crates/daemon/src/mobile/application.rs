@@ -190,6 +190,11 @@ impl Application {
                     self.stage = Stage::Opening;
                     return if self.is_gone() { Action::Close } else { Action::Open(target) };
                 }
+                // Not said: this listener does not serve it.
+                Progress::Associate(_) => {
+                    self.answer(Err(Refusal::NotAllowed));
+                    return Action::Wait;
+                }
                 Progress::Over => {
                     self.stage = Stage::Refused;
                     return Action::Wait;

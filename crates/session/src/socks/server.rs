@@ -1,11 +1,11 @@
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use lasthop_wire::mhp::{Refusal, Target};
+use lasthop_wire::mhp::{NameError, Refusal, Target};
 
 use super::{
-    Address, COMMAND_CONNECT, MAX_REQUEST, METHOD_NONE, NO_METHOD, ReplyCode, UNSPECIFIED,
-    VERSION_4, VERSION_5, put_address, read_address, read_name,
+    Address, COMMAND_CONNECT, COMMAND_UDP_ASSOCIATE, MAX_REQUEST, METHOD_NONE, NO_METHOD,
+    ReplyCode, UNSPECIFIED, VERSION_4, VERSION_5, put_address, read_address, read_name,
 };
 use crate::backlog::Backlog;
 use crate::conversation::{Gathered, Parsed, Progress, Taken};
@@ -23,6 +23,7 @@ pub struct Server {
     stage: Stage,
     gathered: Gathered,
     outbox: Backlog,
+    udp_associate: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,12 +34,14 @@ enum Stage {
     Version4,
     /// Asked for a connection, in that version.
     Asked(u8),
+    /// Version 5: asked for a UDP association.
+    AskedAssociation,
     /// Answered; what follows is none of ours.
     Over,
 }
 
-/// A request that is answered without asking anybody.
-type Answer = Result<Target, ReplyCode>;
+/// What a request asks for, or the reply to one that is answered without asking anybody.
+type Answer = Result<Progress, ReplyCode>;
 
 impl Default for Server {
     fn default() -> Self {
@@ -49,7 +52,15 @@ impl Default for Server {
 impl Server {
     /// A conversation without a message yet.
     pub fn new() -> Self {
-        Self { stage: Stage::Start, gathered: Gathered::default(), outbox: Backlog::default() }
+        let (gathered, outbox) = (Gathered::default(), Backlog::default());
+        Self { stage: Stage::Start, gathered, outbox, udp_associate: false }
+    }
+
+    /// Whether UDP ASSOCIATE is served; where it is not, it is answered with X'07'.
+    #[must_use]
+    pub fn with_udp_associate(mut self, served: bool) -> Self {
+        self.udp_associate = served;
+        self
     }
 
     /// Takes bytes from the client.
@@ -58,7 +69,7 @@ impl Server {
         loop {
             let rest = &input[bytes..];
             let progress = match self.stage {
-                Stage::Asked(_) => Progress::NeedMore,
+                Stage::Asked(_) | Stage::AskedAssociation => Progress::NeedMore,
                 Stage::Over => {
                     bytes = input.len();
                     Progress::Over
@@ -69,7 +80,9 @@ impl Server {
                     continue;
                 }
                 Stage::Request => {
-                    let (n, answer) = self.gathered.feed(rest, MAX_REQUEST, read_request);
+                    let udp_associate = self.udp_associate;
+                    let read = |bytes: &[u8]| read_request(bytes, udp_associate);
+                    let (n, answer) = self.gathered.feed(rest, MAX_REQUEST, read);
                     bytes += n;
                     match answer {
                         Some(answer) => self.decide(VERSION_5, answer),
@@ -89,12 +102,17 @@ impl Server {
         }
     }
 
-    /// The result of the requested connection.
+    /// The result of the requested connection with its near end, or of the UDP association with the
+    /// relay's address and port, without which an application has no association.
     pub fn reply(&mut self, result: Result<Option<SocketAddr>, Refusal>) {
-        if let Stage::Asked(version) = self.stage {
-            let code = result.map_or_else(ReplyCode::from, |_| ReplyCode::Succeeded);
-            self.answer(version, code, result.ok().flatten());
-        }
+        let (version, result) = match (self.stage, result) {
+            (Stage::Asked(version), result) => (version, result),
+            (Stage::AskedAssociation, Ok(None)) => (VERSION_5, Err(Refusal::Other(0))),
+            (Stage::AskedAssociation, result) => (VERSION_5, result),
+            _ => return,
+        };
+        let code = result.map_or_else(ReplyCode::from, |_| ReplyCode::Succeeded);
+        self.answer(version, code, result.ok().flatten());
     }
 
     /// Bytes for the client.
@@ -130,9 +148,11 @@ impl Server {
 
     fn decide(&mut self, version: u8, answer: Answer) -> Progress {
         match answer {
-            Ok(target) => {
-                self.stage = Stage::Asked(version);
-                Progress::Request(target)
+            Ok(wish) => {
+                let association = matches!(wish, Progress::Associate(_));
+                self.stage =
+                    if association { Stage::AskedAssociation } else { Stage::Asked(version) };
+                wish
             }
             Err(code) => {
                 self.answer(version, code, None);
@@ -175,7 +195,7 @@ fn read_greeting(bytes: &[u8]) -> Parsed<bool> {
 }
 
 /// RFC 1928 section 4.
-fn read_request(bytes: &[u8]) -> Parsed<Answer> {
+fn read_request(bytes: &[u8], udp_associate: bool) -> Parsed<Answer> {
     match *bytes {
         [version, ..] if version != VERSION_5 => {
             Parsed::Complete(Err(ReplyCode::GeneralFailure), bytes.len())
@@ -185,15 +205,29 @@ fn read_request(bytes: &[u8]) -> Parsed<Answer> {
             Address::UnknownType => {
                 Parsed::Complete(Err(ReplyCode::AddressTypeNotSupported), bytes.len())
             }
-            Address::Complete(_, len) if command != COMMAND_CONNECT => {
-                Parsed::Complete(Err(ReplyCode::CommandNotSupported), 3 + len)
-            }
             Address::Complete(target, len) => {
-                // What cannot be a name does not exist as one.
-                Parsed::Complete(target.map_err(|_| Refusal::NameNotFound.into()), 3 + len)
+                let answer = match command {
+                    COMMAND_CONNECT => connect(target),
+                    COMMAND_UDP_ASSOCIATE if udp_associate => Ok(associate(target)),
+                    _ => Err(ReplyCode::CommandNotSupported),
+                };
+                Parsed::Complete(answer, 3 + len)
             }
         },
         _ => Parsed::Incomplete,
+    }
+}
+
+fn connect(target: Result<Target, NameError>) -> Answer {
+    // What cannot be a name does not exist as one.
+    target.map(Progress::Request).map_err(|_| Refusal::NameNotFound.into())
+}
+
+/// The address is only what a client expects to send from, and one that is a name says nothing.
+fn associate(target: Result<Target, NameError>) -> Progress {
+    match target {
+        Ok(Target::Addr(addr)) => Progress::Associate(addr),
+        _ => Progress::Associate(UNSPECIFIED),
     }
 }
 
@@ -221,7 +255,7 @@ fn read_version_4(bytes: &[u8]) -> Parsed<Answer> {
         (Ok(Target::Addr(addr)), behind)
     };
     let answer = if command == COMMAND_CONNECT {
-        target.map_err(|_| Refusal::NameNotFound.into())
+        connect(target)
     } else {
         Err(ReplyCode::CommandNotSupported)
     };
@@ -247,6 +281,7 @@ mod tests {
     use alloc::vec;
 
     use super::*;
+    use crate::socks::{ATYP_IPV4, ATYP_IPV6};
 
     fn asked(input: &[u8]) -> (Server, Progress) {
         let mut server = Server::new();
@@ -314,13 +349,65 @@ mod tests {
         }
     }
 
+    /// A UDP ASSOCIATE from `addr` and `port`, each with its type in front; the answer is the caller's.
+    fn associating(addr: &[u8], port: u16) -> (Server, Progress) {
+        let mut server = Server::new().with_udp_associate(true);
+        let request = [&[5, 1, 0, 5, COMMAND_UDP_ASSOCIATE, 0], addr, &port.to_be_bytes()].concat();
+        let progress = server.handle_input(&request).progress;
+        server.sent(2);
+        (server, progress)
+    }
+
+    /// RFC 1928 section 6: X'07', and for UDP ASSOCIATE too where the hop carries no datagrams.
     #[test]
-    fn udp_and_bind_are_not_supported() {
-        for command in [2, 3, 9] {
+    fn commands_that_are_not_served_are_not_supported() {
+        for (command, udp_associate) in [(2, false), (3, false), (9, false), (2, true), (9, true)] {
             let input = [5, 1, 0, 5, command, 0, 1, 1, 2, 3, 4, 0, 80];
-            let (server, progress) = asked(&input);
-            assert_eq!(progress, Progress::Over);
+            let mut server = Server::new().with_udp_associate(udp_associate);
+            assert_eq!(server.handle_input(&input).progress, Progress::Over);
             assert_eq!(server.output()[2..4], [5, ReplyCode::CommandNotSupported as u8]);
+        }
+    }
+
+    /// RFC 1928 section 4: the client's own address, or zeros where it does not know it yet.
+    #[test]
+    fn udp_associate_says_where_datagrams_will_come_from() {
+        let v6 = [&[ATYP_IPV6][..], &[0; 15], &[1]].concat();
+        for (addr, port, expected) in [
+            (&[ATYP_IPV4, 0, 0, 0, 0][..], 0, "0.0.0.0:0"),
+            (&[ATYP_IPV4, 192, 0, 2, 7], 5060, "192.0.2.7:5060"),
+            (&v6, 9, "[::1]:9"),
+            (b"\x03\x04host", 9, "0.0.0.0:0"),
+            (b"\x03\x00", 9, "0.0.0.0:0"),
+        ] {
+            let expected = expected.parse().expect("address");
+            assert_eq!(associating(addr, port).1, Progress::Associate(expected));
+        }
+    }
+
+    /// RFC 1928 section 6: the bound address is where the client must send its datagrams.
+    #[test]
+    fn the_reply_to_udp_associate_names_the_relay() {
+        let (mut server, _) = associating(&[ATYP_IPV4, 0, 0, 0, 0], 0);
+        server.reply(Ok(Some("192.0.2.1:258".parse().expect("address"))));
+        assert_eq!(server.output(), [5, 0, 0, 1, 192, 0, 2, 1, 1, 2]);
+        assert_eq!(server.handle_input(b"more").progress, Progress::Over);
+
+        let (mut server, _) = associating(&[ATYP_IPV4, 0, 0, 0, 0], 0);
+        server.reply(Ok(Some("[2001:db8::1]:258".parse().expect("address"))));
+        let v6 = [0x20, 1, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
+        assert_eq!(server.output(), [&[5, 0, 0, 4][..], &v6, &[1, 2]].concat());
+    }
+
+    /// RFC 1928 section 6: what fails has a reply other than X'00'.
+    #[test]
+    fn a_udp_association_without_a_relay_is_no_success() {
+        for (result, code) in
+            [(Ok(None), 1), (Err(Refusal::NotAllowed), 2), (Err(Refusal::TooMany), 1)]
+        {
+            let (mut server, _) = associating(&[ATYP_IPV4, 0, 0, 0, 0], 0);
+            server.reply(result);
+            assert_eq!(server.output(), [5, code, 0, 1, 0, 0, 0, 0, 0, 0]);
         }
     }
 
