@@ -28,3 +28,4 @@ pub mod srp;
 pub mod station;
 pub mod tcp;
 pub mod tcp_streams;
+pub mod udp_relay;

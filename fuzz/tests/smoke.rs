@@ -9,7 +9,7 @@ use lasthop_fuzz::{
     agent_messages, agents, associations, bare, beside, datagram, frames, handoff,
     handoff_messages, handshake, helper_messages, http_connect, image, mhp, mobile_ip,
     mobile_tcp_packets, netlink, packet, scenario, socks5, split_tcp, srp, station, tcp,
-    tcp_streams,
+    tcp_streams, udp_relay,
 };
 use lasthop_migrate::Image;
 use lasthop_units::{Seed, Stream};
@@ -423,7 +423,8 @@ fn socks_requests() {
     let name = [5, 1, 0, 5, 1, 0, 3, 4, b'h', b'o', b's', b't', 0, 80];
     let address = [5, 1, 0, 5, 1, 0, 1, 192, 0, 2, 1, 0, 80];
     let reply = [5, 0, 5, 0, 0, 1, 192, 0, 2, 1, 0, 80, b'x'];
-    smoke("socks5", 1, socks5::run, &[&name, &address, &reply]);
+    let associate = [5, 1, 0, 5, 3, 0, 1, 0, 0, 0, 0, 0, 0];
+    smoke("socks5", 1, socks5::run, &[&name, &address, &reply, &associate]);
 }
 
 #[test]
@@ -459,6 +460,19 @@ fn tcp_streams() {
     let lossy =
         [&[0, 2, 31, 4, 0, 4, 255, 1][..], &[0, 15, 18, 3, 22, 90, 28, 60].repeat(9)].concat();
     smoke("tcp_streams", 100, tcp_streams::run, &[&modern, &old, &lossy]);
+}
+
+#[test]
+fn udp_relay_datagrams() {
+    let address = [0, 0, 0, 1, 192, 0, 2, 7, 0, 53, b'h', b'i'];
+    let mapped = [&[0, 0, 0, 4][..], &[0; 10], &[0xff, 0xff, 192, 0, 2, 7, 0, 53, 9]].concat();
+    let name = [0, 0, 0, 3, 4, b'h', b'o', b's', b't', 0, 53, 9];
+    let datagram = [1, 5, 1, 0, 53, 192, 0, 2, 7, b'h', b'i'];
+    let named = [1, 0x41, 0x2c, 3, 0, 53, 4, b'h', b'o', b's', b't', 9];
+    let close = [2, 0xc0, 0, 0, 0, 0, 0, 1, 0];
+    let undelivered = [3, 5, 3, 0, 53, 4, b'h', b'o', b's', b't', 0xff, 0, 90];
+    let samples: &[&[u8]] = &[&address, &mapped, &name, &datagram, &named, &close, &undelivered];
+    smoke("udp_relay", 1, udp_relay::run, samples);
 }
 
 /// A link, an address, a route, a rule and a proxy, an error with words, and a packet that waits.

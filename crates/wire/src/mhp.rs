@@ -27,6 +27,7 @@ mod field;
 pub mod handoff;
 mod outcome;
 pub mod reach;
+pub mod udp_relay;
 
 use field::{Field, Reader, flag, put};
 use handoff::{Presumed, Reopen, Reopened, Roll, SessionId};

@@ -1,5 +1,7 @@
 //! Integers of one, two, four or eight bytes, the length in the first two bits (RFC 9000 §16).
 
+use alloc::vec::Vec;
+
 /// The largest number that fits.
 pub const MAX: u64 = (1 << 62) - 1;
 
@@ -30,6 +32,14 @@ pub fn put(out: &mut [u8], n: u64) -> Option<&mut [u8]> {
     Some(rest)
 }
 
+/// Appends `n` to `out`; [`MAX`] in place of anything larger.
+pub fn push(out: &mut Vec<u8>, n: u64) {
+    let mut buf = [0; 8];
+    let n = n.min(MAX);
+    let _ = put(&mut buf, n);
+    out.extend_from_slice(&buf[..len(n)]);
+}
+
 /// Reads a number from the start of `bytes`; the number and the rest, or `None` if cut short.
 pub fn get(bytes: &[u8]) -> Option<(u64, &[u8])> {
     let first = *bytes.first()?;
@@ -51,6 +61,9 @@ mod tests {
             assert_eq!(8 - left, len(n));
             let (back, rest) = get(&buf).unwrap();
             assert_eq!((back, rest.len()), (n, left));
+            let mut pushed = Vec::new();
+            push(&mut pushed, n);
+            assert_eq!(pushed, buf[..len(n)]);
         }
     }
 

@@ -253,7 +253,7 @@ impl Roll {
         put!(out, flag(self.last, FLAG_LAST), self.session, connections.len() as u8);
         let mut before = 0;
         for id in connections {
-            put_varint(out, id.saturating_sub(before));
+            varint::push(out, id.saturating_sub(before));
             before = *id;
         }
         self.turn.put(out);
@@ -278,13 +278,6 @@ impl Roll {
 
 fn take_turn(body: &mut Reader<'_>) -> u32 {
     body.get("turn").unwrap_or(0)
-}
-
-fn put_varint(out: &mut Vec<u8>, n: u64) {
-    let mut buf = [0; 8];
-    let n = n.min(varint::MAX);
-    let _ = varint::put(&mut buf, n);
-    out.extend_from_slice(&buf[..varint::len(n)]);
 }
 
 /// An address, or the kind 0 for none.

@@ -26,7 +26,7 @@ fn addr() -> impl Strategy<Value = SocketAddr> {
     (any::<IpAddr>(), any::<u16>()).prop_map(|(ip, port)| SocketAddr::new(ip, port))
 }
 
-fn target() -> impl Strategy<Value = Target> {
+pub(super) fn target() -> impl Strategy<Value = Target> {
     let name = ("[a-z0-9.-]{1,255}", any::<u16>())
         .prop_map(|(name, port)| Target::Name(HostName::new(&name).expect("fit"), port));
     prop_oneof![addr().prop_map(Target::Addr), name]
