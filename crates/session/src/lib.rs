@@ -2,7 +2,8 @@
 //!
 //! [`Session`] maps streams of a hop transport to connections of applications; it is the same
 //! machine at the mobile and at the base. [`Ingress`] understands what applications say at the
-//! mobile's listener: SOCKS ([`socks`]) and HTTP ([`http`]). [`UserFeedback`] turns what the user
+//! mobile's listener: SOCKS ([`socks`]) and HTTP ([`http`]). [`udp_sockets`] says whose each UDP socket is,
+//! and [`udp_relay`] is how its datagrams cross the hop. [`UserFeedback`] turns what the user
 //! wants into settings for the layers below. [`SignalPredictor`] foretells from the strength of the
 //! signal that the link will be lost. All of them are machines: no clock, no socket; see
 //! `docs/session.md` for the formats and the states.
@@ -31,6 +32,7 @@ mod signal_forecast;
 pub mod socks;
 pub mod station;
 mod table;
+pub mod udp_sockets;
 
 pub use conversation::{Progress, Taken};
 pub use event::{ConnId, Event};
