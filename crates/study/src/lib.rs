@@ -1,6 +1,7 @@
 //! Scenarios, sweeps, their results, and published experiments beside ours.
 
 pub mod analysis;
+pub mod emodel;
 pub mod engine;
 mod ordered;
 pub mod published;
