@@ -4,6 +4,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use lasthop_wire::ip::{Addresses, Header, Protocol};
+use lasthop_wire::packet::{IcmpError, Packet, icmp_error, mark_ce};
 use lasthop_wire::tcp::Segment;
 use lasthop_wire::{udp, unsplit};
 
@@ -94,6 +95,27 @@ fn expand(bytes: &[u8]) {
     }
 }
 
+/// A packet that may cross the hop: a mark changes nothing else that it says, and an error about it is
+/// a packet about which there is none.
+fn cross(bytes: &[u8]) {
+    let mut out = [0; 1280];
+    for between in addresses() {
+        let error = icmp_error(IcmpError::TooBig { mtu: 1280 }, bytes, between.src(), &mut out);
+        if let Some(length) = error {
+            let error = &out[..length];
+            assert!(Packet::inspect(error).is_ok());
+            assert_eq!(icmp_error(IcmpError::NoRoute, error, between.src(), &mut [0; 1280]), None);
+        }
+    }
+    let Ok(packet) = Packet::inspect(bytes) else { return };
+    let mut marked = bytes.to_vec();
+    assert_eq!(mark_ce(&mut marked), packet.is_ect());
+    let mut again = Packet::inspect(&marked).expect("only marked");
+    assert_eq!(again.flow_key(1), packet.flow_key(1));
+    again.traffic_class = packet.traffic_class;
+    assert_eq!(again, packet);
+}
+
 fn addresses() -> [Addresses; 2] {
     let v4 = |last| IpAddr::V4(Ipv4Addr::new(192, 0, 2, last));
     let v6 = |last| IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, last));
@@ -103,6 +125,7 @@ fn addresses() -> [Addresses; 2] {
 /// One input: a packet, the payload of one, and both again with IPv4's checksum made right.
 pub fn run(bytes: &[u8]) {
     packet(bytes, 3);
+    cross(bytes);
     expand(bytes);
     for between in addresses() {
         segment(&between, bytes);

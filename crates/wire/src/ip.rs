@@ -174,6 +174,14 @@ impl Protocol {
     pub const UDP: Self = Self(17);
     /// An IPv6 packet within this one (RFC 2473).
     pub const IPV6: Self = Self(41);
+    /// DCCP (RFC 4340).
+    pub const DCCP: Self = Self(33);
+    /// ICMPv6 (RFC 4443).
+    pub const ICMPV6: Self = Self(58);
+    /// SCTP (RFC 9260).
+    pub const SCTP: Self = Self(132);
+    /// UDP-Lite (RFC 3828).
+    pub const UDP_LITE: Self = Self(136);
 }
 
 /// What an IP header says. Options and extension headers are skipped when read, never written.

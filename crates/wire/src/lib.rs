@@ -13,6 +13,7 @@ pub mod ip;
 mod kinds;
 pub mod mhp;
 pub mod mobile_tcp;
+pub mod packet;
 pub mod tcp;
 pub mod udp;
 pub mod unsplit;
