@@ -3,6 +3,7 @@
 
 pub mod accept;
 pub mod clock;
+mod coalesce;
 pub mod cpu;
 pub mod event_loop;
 pub mod foreign;
@@ -22,6 +23,7 @@ pub mod nft;
 pub mod offload;
 pub mod packet_batches;
 pub mod packet_socket;
+pub mod packet_tun;
 pub mod reactor;
 pub mod realtime;
 pub mod reuseport;

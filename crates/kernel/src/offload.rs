@@ -1,10 +1,10 @@
 //! What network cards do for the kernel, done in software: cutting large packets to size and
-//! finishing checksums.
+//! finishing checksums. The way back is in coalesce.rs.
 //!
 //! A virtual Ethernet device hands over packets as the kernel's stack made them, trusting that a
 //! card will finish the work: TCP and UDP packets of up to 64 kB (TSO, USO) whose checksum is only
-//! begun. The header that `PACKET_VNET_HDR` puts before each frame says what is left to do
-//! (virtio 1.2, section 5.1.6).
+//! begun. So does a TUN device, whose frames are bare IP packets. The header that `PACKET_VNET_HDR` or
+//! `IFF_VNET_HDR` puts before each frame says what is left to do (virtio 1.2, section 5.1.6).
 
 use lasthop_wire::checksum::{self, Sum};
 use thiserror::Error;
@@ -15,18 +15,18 @@ pub const HEADER_LENGTH: usize = 10;
 /// The header that says that there is nothing left to do.
 pub const NOTHING_LEFT: [u8; HEADER_LENGTH] = [0; HEADER_LENGTH];
 
-const NEEDS_CHECKSUM: u8 = 1;
+pub(crate) const NEEDS_CHECKSUM: u8 = 1;
 const GSO_NONE: u8 = 0;
-const GSO_TCPV4: u8 = 1;
-const GSO_TCPV6: u8 = 4;
-const GSO_UDP_L4: u8 = 5;
+pub(crate) const GSO_TCPV4: u8 = 1;
+pub(crate) const GSO_TCPV6: u8 = 4;
+pub(crate) const GSO_UDP_L4: u8 = 5;
 /// A flag beside the type: the segments carry ECN.
 const GSO_ECN: u8 = 0x80;
 
-const TCP_CHECKSUM_OFFSET: usize = 16;
-const UDP_CHECKSUM_OFFSET: usize = 6;
+pub(crate) const TCP_CHECKSUM_OFFSET: usize = 16;
+pub(crate) const UDP_CHECKSUM_OFFSET: usize = 6;
 const FIN: u8 = 0x01;
-const PSH: u8 = 0x08;
+pub(crate) const PSH: u8 = 0x08;
 const CWR: u8 = 0x80;
 
 /// A frame that cannot be finished.
@@ -38,9 +38,36 @@ pub enum OffloadError {
     /// A kind of segmentation that is not known here.
     #[error("segmentation of type {0} is not known")]
     UnknownSegmentation(u8),
-    /// Neither IPv4 nor IPv6 under the Ethernet header.
+    /// Neither IPv4 nor IPv6, under the Ethernet header where there is one.
     #[error("the packet to be segmented is not IP")]
     NotIp,
+}
+
+/// What a frame begins with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Link {
+    /// An Ethernet header.
+    Ethernet,
+    /// The IP header itself.
+    Bare,
+}
+
+impl Link {
+    /// Where the IP packet in a frame begins, and whether it is IPv4.
+    fn ip_packet(self, frame: &[u8]) -> Result<(usize, bool), OffloadError> {
+        match self {
+            Self::Ethernet => match network_layer(frame).ok_or(OffloadError::Truncated)? {
+                (at, ETHERTYPE_IPV4) => Ok((at, true)),
+                (at, ETHERTYPE_IPV6) => Ok((at, false)),
+                _ => Err(OffloadError::NotIp),
+            },
+            Self::Bare => match frame.first().ok_or(OffloadError::Truncated)? >> 4 {
+                4 => Ok((0, true)),
+                6 => Ok((0, false)),
+                _ => Err(OffloadError::NotIp),
+            },
+        }
+    }
 }
 
 /// What is left to do for a frame.
@@ -66,7 +93,7 @@ impl Unfinished {
     }
 
     /// Whether the frame is to be cut into several.
-    fn is_segmented(&self) -> bool {
+    pub(crate) fn is_segmented(&self) -> bool {
         self.gso_type != GSO_NONE
     }
 }
@@ -76,7 +103,7 @@ impl Unfinished {
 /// # Errors
 ///
 /// [`OffloadError::Truncated`] if the checksum lies outside the frame.
-fn finish_checksum(todo: Unfinished, frame: &mut [u8]) -> Result<(), OffloadError> {
+pub(crate) fn finish_checksum(todo: Unfinished, frame: &mut [u8]) -> Result<(), OffloadError> {
     let Some((start, offset)) = todo.checksum else { return Ok(()) };
     let covered = frame.get_mut(start..).ok_or(OffloadError::Truncated)?;
     let sum = checksum::of(covered);
@@ -85,7 +112,7 @@ fn finish_checksum(todo: Unfinished, frame: &mut [u8]) -> Result<(), OffloadErro
     Ok(())
 }
 
-/// Does for a frame what was left to a network card: hands each packet that it is, in a buffer that
+/// Does for an Ethernet frame what was left to a network card: hands each packet that it is, in a buffer that
 /// `empty` makes, to `take`, with whether its checksum is known to be right. Says how many there were.
 ///
 /// # Errors
@@ -104,7 +131,7 @@ pub(crate) fn finish<B: AsMut<Vec<u8>>>(
         take(packet, todo.checksum.is_some());
         return Ok(1);
     }
-    let mut segments = Segments::new(todo, frame)?;
+    let mut segments = Segments::new(todo, Link::Ethernet, frame)?;
     let mut packets = 0;
     loop {
         let mut packet = empty();
@@ -138,19 +165,19 @@ struct Layout {
 }
 
 impl<'a> Segments<'a> {
-    /// Prepares to cut `frame`, which begins with an Ethernet header.
+    /// Prepares to cut `frame`, which begins as `link` says.
     ///
     /// # Errors
     ///
     /// The frame is shorter than its headers say, or of an unknown kind.
-    pub fn new(todo: Unfinished, frame: &'a [u8]) -> Result<Self, OffloadError> {
+    pub fn new(todo: Unfinished, link: Link, frame: &'a [u8]) -> Result<Self, OffloadError> {
         let is_tcp = match todo.gso_type {
             GSO_TCPV4 | GSO_TCPV6 => true,
             GSO_UDP_L4 => false,
             other => return Err(OffloadError::UnknownSegmentation(other)),
         };
         let (transport, _) = todo.checksum.ok_or(OffloadError::Truncated)?;
-        let layout = Layout::of(frame, transport, is_tcp)?;
+        let layout = Layout::of(link, frame, transport, is_tcp)?;
         if todo.gso_size == 0 {
             return Err(OffloadError::Truncated);
         }
@@ -182,13 +209,8 @@ impl<'a> Segments<'a> {
 }
 
 impl Layout {
-    fn of(frame: &[u8], transport: usize, is_tcp: bool) -> Result<Self, OffloadError> {
-        let (ip, ethertype) = network_layer(frame).ok_or(OffloadError::Truncated)?;
-        let is_v4 = match ethertype {
-            ETHERTYPE_IPV4 => true,
-            ETHERTYPE_IPV6 => false,
-            _ => return Err(OffloadError::NotIp),
-        };
+    fn of(link: Link, frame: &[u8], transport: usize, is_tcp: bool) -> Result<Self, OffloadError> {
+        let (ip, is_v4) = link.ip_packet(frame)?;
         let shortest = ip + if is_v4 { 20 } else { 40 };
         let header = if is_tcp {
             let offset = *frame.get(transport + 12).ok_or(OffloadError::Truncated)?;
@@ -306,7 +328,7 @@ pub fn checksummed_part(frame: &[u8]) -> Option<usize> {
     Some(at + header).filter(|&start| start < frame.len())
 }
 
-fn put16(out: &mut [u8], at: usize, n: u16) {
+pub(crate) fn put16(out: &mut [u8], at: usize, n: u16) {
     out[at..at + 2].copy_from_slice(&n.to_be_bytes());
 }
 
@@ -363,7 +385,25 @@ mod tests {
         let offset = if tcp { TCP_CHECKSUM_OFFSET } else { UDP_CHECKSUM_OFFSET } as u16;
         let todo = header(NEEDS_CHECKSUM, gso, size, transport, offset);
         assert!(todo.is_segmented());
-        let mut cut = Segments::new(todo, &frame).expect("cuts");
+        let mut cut = Segments::new(todo, Link::Ethernet, &frame).expect("cuts");
+        let mut all = Vec::new();
+        let mut out = Vec::new();
+        while cut.next_into(&mut out) {
+            all.push(out.clone());
+        }
+        assert_eq!(without_ethernet(todo, transport - 14, &frame[14..]), bare(&all));
+        all
+    }
+
+    fn bare(frames: &[Vec<u8>]) -> Vec<Vec<u8>> {
+        frames.iter().map(|frame| frame[14..].to_vec()).collect()
+    }
+
+    /// The segments of the same packet where no Ethernet header is before it.
+    fn without_ethernet(todo: Unfinished, transport: u16, packet: &[u8]) -> Vec<Vec<u8>> {
+        let checksum = todo.checksum.map(|(_, offset)| (transport.into(), offset));
+        let todo = Unfinished { checksum, ..todo };
+        let mut cut = Segments::new(todo, Link::Bare, packet).expect("cuts");
         let mut all = Vec::new();
         let mut out = Vec::new();
         while cut.next_into(&mut out) {
@@ -482,7 +522,7 @@ mod tests {
     #[test]
     fn what_cannot_be_cut_is_refused() {
         let good = frame(true, true, &payload(100));
-        let new = |todo, frame: &[u8]| Segments::new(todo, frame).map(|_| ());
+        let new = |todo, frame: &[u8]| Segments::new(todo, Link::Ethernet, frame).map(|_| ());
         let unknown = header(NEEDS_CHECKSUM, 3, 10, 34, 6);
         assert_eq!(new(unknown, &good), Err(OffloadError::UnknownSegmentation(3)));
         let tcp = header(NEEDS_CHECKSUM, GSO_TCPV4, 10, 34, 16);
@@ -495,6 +535,9 @@ mod tests {
         let mut arp = good.clone();
         arp[12..14].copy_from_slice(&[0x08, 0x06]);
         assert_eq!(new(tcp, &arp), Err(OffloadError::NotIp));
+        let bare = |frame: &[u8]| Segments::new(tcp, Link::Bare, frame).map(|_| ());
+        assert_eq!(bare(&[0x50; 100]), Err(OffloadError::NotIp));
+        assert_eq!(bare(&[]), Err(OffloadError::Truncated));
         let outside = header(NEEDS_CHECKSUM, GSO_NONE, 0, 60_000, 16);
         assert_eq!(finish_checksum(outside, &mut arp), Err(OffloadError::Truncated));
     }
@@ -526,8 +569,10 @@ mod tests {
             for gso in [GSO_TCPV4, GSO_TCPV6, GSO_UDP_L4] {
                 bytes[1] = gso;
                 let mut out = Vec::new();
-                if let Ok(mut cut) = Segments::new(Unfinished::parse(bytes), &frame) {
-                    while cut.next_into(&mut out) {}
+                for link in [Link::Ethernet, Link::Bare] {
+                    if let Ok(mut cut) = Segments::new(Unfinished::parse(bytes), link, &frame) {
+                        while cut.next_into(&mut out) {}
+                    }
                 }
             }
             let _ = finish_checksum(Unfinished::parse(bytes), &mut frame);

@@ -9,6 +9,8 @@ use std::ptr;
 
 use thiserror::Error;
 
+use crate::netlink::NetlinkError;
+
 /// A TUN device that could not be had.
 #[derive(Debug, Error)]
 pub enum TunError {
@@ -22,6 +24,14 @@ pub enum TunError {
         name: String,
         /// The system's error.
         source: io::Error,
+    },
+    /// Its interface did not become what it should be.
+    #[error("TUN device `{name}`: {source}")]
+    Interface {
+        /// The device.
+        name: String,
+        /// The kernel's refusal.
+        source: NetlinkError,
     },
 }
 
@@ -56,21 +66,8 @@ impl Tun {
     }
 
     fn open_as(name: &str, kind: libc::c_int) -> Result<Self, TunError> {
-        let mut request = request(name, kind).ok_or_else(|| TunError::BadName(name.to_owned()))?;
-        let io = |source| TunError::Io { name: name.to_owned(), source };
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .custom_flags(libc::O_NONBLOCK)
-            .open("/dev/net/tun")
-            .map_err(io)?;
-        // SAFETY: the kernel reads and writes the request, which is a whole `ifreq`.
-        let result =
-            unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF, ptr::from_mut(&mut request)) };
-        if result < 0 {
-            return Err(io(io::Error::last_os_error()));
-        }
-        Ok(Self { fd: file.into() })
+        let (fd, _) = attach(name, kind)?;
+        Ok(Self { fd })
     }
 
     /// Reads one datagram or frame into `out`; `None` if there is none.
@@ -101,6 +98,43 @@ impl AsFd for Tun {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
+}
+
+/// Attaches to a device, or makes it, and says its name, which the kernel chooses for a `name` such as
+/// `tun%d`. `flags` are its kind (`IFF_TUN`) and whatever else there is; never waits.
+pub(crate) fn attach(name: &str, flags: libc::c_int) -> Result<(OwnedFd, String), TunError> {
+    let mut request = request(name, flags).ok_or_else(|| TunError::BadName(name.to_owned()))?;
+    let io = |source| TunError::Io { name: name.to_owned(), source };
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .custom_flags(libc::O_NONBLOCK)
+        .open("/dev/net/tun")
+        .map_err(io)?;
+    // SAFETY: the kernel reads and writes the request, which is a whole `ifreq`.
+    let result =
+        unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF, ptr::from_mut(&mut request)) };
+    if result < 0 {
+        return Err(io(io::Error::last_os_error()));
+    }
+    let name = request.ifr_name.iter().take_while(|c| **c != 0).map(|c| char::from(*c as u8));
+    Ok((file.into(), name.collect()))
+}
+
+/// Says what the reader does with packets in the kernel's place (`TUN_F_*`); what it does not name the
+/// kernel does itself.
+pub(crate) fn set_offload(fd: BorrowedFd<'_>, offload: libc::c_uint) -> io::Result<()> {
+    let offload = libc::c_ulong::from(offload);
+    // SAFETY: the request takes a number, and no pointer.
+    let result = unsafe { libc::ioctl(fd.as_raw_fd(), libc::TUNSETOFFLOAD, offload) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Sets how long the offload header before each packet is, in bytes.
+pub(crate) fn set_header_length(fd: BorrowedFd<'_>, length: libc::c_int) -> io::Result<()> {
+    // SAFETY: the kernel reads one `int`.
+    let result = unsafe { libc::ioctl(fd.as_raw_fd(), libc::TUNSETVNETHDRSZ, &raw const length) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 fn request(name: &str, kind: libc::c_int) -> Option<libc::ifreq> {

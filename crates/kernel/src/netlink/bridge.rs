@@ -5,7 +5,7 @@ use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
 use super::attributes::{attributes, text};
 use super::message::Message;
 use super::requests::{NEW_LINK, SET_LINK, was_new};
-use super::{LINK_CONTROLLER, LINK_NAME, LINK_UP, NetlinkError, Rtnetlink};
+use super::{LINK_CONTROLLER, LINK_NAME, LINK_UP, NetlinkError, Rtnetlink, link};
 
 // linux/if_link.h
 const LINK_INFO: u16 = 18;
@@ -13,10 +13,7 @@ const INFO_KIND: u16 = 1;
 
 /// The message that switches an interface on, a new one where it has no number yet.
 fn switched_on(kind: u16, interface: u32) -> Message {
-    // struct ifinfomsg: family, padding, type, index, flags, which of them change
-    let fields = [0, interface, LINK_UP, LINK_UP];
-    let fields: Vec<u8> = fields.iter().flat_map(|field: &u32| field.to_ne_bytes()).collect();
-    Message::new(kind, &fields)
+    link::message(kind, interface, LINK_UP, LINK_UP)
 }
 
 impl Rtnetlink {

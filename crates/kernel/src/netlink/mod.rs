@@ -10,6 +10,7 @@ mod bridge;
 mod channel;
 #[cfg(any(test, feature = "testing"))]
 pub mod hostile;
+mod link;
 mod message;
 mod monitor;
 mod neighbour;

@@ -231,7 +231,7 @@ impl Rtnetlink {
     }
 }
 
-fn was_there(result: Result<(), NetlinkError>) -> Result<bool, NetlinkError> {
+pub(super) fn was_there(result: Result<(), NetlinkError>) -> Result<bool, NetlinkError> {
     match result {
         Ok(()) => Ok(true),
         Err(error) if error.is_absent() => Ok(false),

@@ -87,6 +87,33 @@ fn interfaces_and_addresses_are_listed() {
 }
 
 #[test]
+fn an_interface_becomes_what_it_is_ordered_to_be() {
+    let Some((a, _b)) = pair() else { return };
+    let mut requests = requests(&a);
+    let index = requests.interface("left").unwrap().index;
+    requests.set_up(index, false).unwrap();
+    requests.set_mtu(index, 1400).unwrap();
+    let left = requests.interface("left").unwrap();
+    assert!(!left.up && left.mtu == 1400, "{left:?}");
+    requests.set_up(index, true).unwrap();
+    assert!(requests.interface("left").unwrap().up);
+    for (address, prefix) in [("10.7.0.1", 24), ("2001:db8:7::1", 64)] {
+        let given = Address { interface: index, ip: ip(address), prefix, usable: true };
+        assert!(requests.add_address(index, (ip(address), prefix)).unwrap());
+        assert!(!requests.add_address(index, (ip(address), prefix)).unwrap());
+        assert!(requests.addresses().unwrap().contains(&given));
+        let routes = requests.routes(given.ip.is_ipv6(), Some(MAIN)).unwrap();
+        let is_there = |route: &Route| route.interface == Some(index) && route.to.1 == prefix;
+        assert!(routes.iter().any(is_there), "{routes:?}");
+        assert!(requests.delete_address(index, (ip(address), prefix)).unwrap());
+        assert!(!requests.delete_address(index, (ip(address), prefix)).unwrap());
+        assert!(!requests.addresses().unwrap().contains(&given));
+    }
+    let error = requests.set_mtu(index, 1).unwrap_err().to_string();
+    assert!(error.contains("MTU of interface"), "{error}");
+}
+
+#[test]
 fn routes_are_added_replaced_and_deleted() {
     let Some((a, _b)) = pair() else { return };
     let mut requests = requests(&a);
