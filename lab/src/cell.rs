@@ -10,10 +10,12 @@ use crate::arrivals::Received;
 use crate::client::{Client, Stop};
 use crate::error::LabError;
 use crate::http;
-use crate::scheme::{Carrier, Scheme};
+use crate::quic::{self, Congestion};
+use crate::scheme::{Carrier, Hop, Scheme};
 use crate::service::Server;
 use crate::topology::{Family, Lab, Topology};
 use crate::transfer::{Direction, ENDLESS, Ended, Transfer};
+use crate::wait::wait_for;
 
 /// The share of a full packet that is TCP payload: 1500 bytes less IPv4 and TCP headers with
 /// timestamps.
@@ -40,6 +42,16 @@ pub enum Isolation {
     Loopback,
 }
 
+/// What is carried.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Carried {
+    /// A connection of TCP.
+    #[default]
+    Tcp,
+    /// A connection of QUIC, whose ends know nothing of the scheme, with this congestion control.
+    Quic(Congestion),
+}
+
 /// What to measure.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -49,6 +61,8 @@ pub struct Plan {
     pub place: Isolation,
     /// By what.
     pub scheme: Scheme,
+    /// Of what; QUIC goes from the fixed host to the mobile, as packets where the scheme is srp.
+    pub traffic: Carried,
     /// Which way.
     pub direction: Direction,
     /// By which addresses.
@@ -69,6 +83,7 @@ impl Default for Plan {
             topology: Topology::default(),
             place: Isolation::default(),
             scheme: Scheme::Srp,
+            traffic: Carried::Tcp,
             direction: Direction::default(),
             family: Family::default(),
             settle: Duration::from_millis(1500),
@@ -120,14 +135,46 @@ pub fn measure(plan: &Plan, program: &Path, stop: &Stop) -> Result<Measured, Lab
         Isolation::Namespaces => Lab::start(&plan.topology)?,
         Isolation::Loopback => Lab::on_loopback(&plan.topology)?,
     };
-    let mut carrier = Carrier::start(&plan.scheme, &lab, plan.family, program, plan.patience)?;
     let seed = plan.topology.seed.child("content");
+    if let Carried::Quic(congestion) = plan.traffic {
+        let mut carrier = start_with_packets(plan, &lab, program)?;
+        let server = lab.server_address(plan.family);
+        let ends = (&lab.fixed, server, &lab.mobile);
+        let transfer = quic::download(ends, congestion, seed, plan.patience)?;
+        let observed = observe(plan, &lab, &transfer, || match stop.is_set() {
+            true => Err(LabError::Stopped),
+            false => carrier.check(),
+        });
+        let (observed, ended) = transfer.end(observed)?;
+        return Ok(evaluate(plan, &observed, ended));
+    }
+    let mut carrier = Carrier::start(&plan.scheme, &lab, plan.family, program, plan.patience)?;
     let server = http::start(&lab.fixed, lab.server_address(plan.family), seed)?;
     let client = Client::new(&lab.mobile, carrier.via(), server.address());
     measure_on(plan, &lab, &server, &client, || match stop.is_set() {
         true => Err(LabError::Stopped),
         false => carrier.check(),
     })
+}
+
+/// What `plan`'s scheme needs, where packets go by it too if it can carry them; ready for them.
+pub(crate) fn start_with_packets(
+    plan: &Plan,
+    lab: &Lab,
+    program: &Path,
+) -> Result<Carrier, LabError> {
+    let (family, patience) = (plan.family, plan.patience);
+    if plan.scheme != Scheme::Srp {
+        return Carrier::start(&plan.scheme, lab, family, program, patience);
+    }
+    let mut carrier = Carrier::start_hop(&Hop::with_packets(), lab, family, program, patience)?;
+    let what = "the mobile's way for packets";
+    wait_for(patience, what, || {
+        carrier.check()?;
+        let mobile = carrier.daemons().last();
+        Ok(mobile.filter(|mobile| mobile.said().contains("association up")).map(|_| ()))
+    })?;
+    Ok(carrier)
 }
 
 /// The same by a `client` and a `server` in a lab that is there, as long as `check` finds nothing

@@ -22,6 +22,11 @@ impl Secret {
         Ok(Self(file))
     }
 
+    /// Settings that name a secret's owner, or the like.
+    pub(crate) fn settings(text: &str) -> Result<Self, LabError> {
+        Self::new(text).map_err(|e| LabError::io("writing settings", e))
+    }
+
     /// A new pre-shared key.
     pub(crate) fn preshared() -> Result<Self, LabError> {
         let made = keyfile::generate_psk().and_then(|psk| Self::new(psk.to_text().as_str()));

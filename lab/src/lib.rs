@@ -23,6 +23,7 @@ pub mod kept;
 mod key;
 pub mod process;
 mod program;
+pub mod quic;
 pub mod roam;
 pub mod scheme;
 pub mod service;
@@ -33,6 +34,7 @@ pub mod tap;
 pub mod topology;
 pub mod traffic;
 pub mod transfer;
+pub mod voice;
 pub mod wait;
 
 pub use error::LabError;

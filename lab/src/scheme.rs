@@ -10,7 +10,7 @@ use lasthop_units::Duration;
 
 use crate::client::Via;
 use crate::error::LabError;
-use crate::key::Key;
+use crate::key::{Key, Secret};
 use crate::process::Daemon;
 use crate::topology::{BASE_MAC, Family, Lab, RADIO, has_congestion_control};
 use crate::wait::wait_for_listener;
@@ -43,12 +43,24 @@ pub struct Hop {
     pub find: bool,
     /// Without keys, by explicit choice.
     pub bare: bool,
+    /// Packets go too, by TUN devices: those of the mobile from [`PACKET_ADDRESSES`].
+    pub packets: bool,
 }
+
+/// The addresses that a mobile's packets have, of IPv4 and IPv6.
+pub const PACKET_ADDRESSES: [&str; 2] = ["10.9.0.7", "fd09::7"];
+/// The base's on its device.
+const PACKET_ROUTERS: [&str; 2] = ["10.9.0.1", "fd09::1"];
 
 impl Hop {
     /// The hop called `name`, over UDP and sealed.
     pub fn new(name: &str) -> Self {
         Self { both: words(&["--hop", name]), ..Self::default() }
+    }
+
+    /// The hop of SRP, with packets beside the streams.
+    pub fn with_packets() -> Self {
+        Self { packets: true, ..Self::new("srp") }
     }
 
     /// The kernel's TCP on the hop, with this congestion control.
@@ -129,6 +141,7 @@ pub struct Carrier {
     program: PathBuf,
     /// Held while the processes may read them.
     _keys: Option<[Key; 2]>,
+    _settings: Option<Secret>,
 }
 
 impl Carrier {
@@ -156,6 +169,7 @@ impl Carrier {
                     base: None,
                     program: program.to_owned(),
                     _keys: None,
+                    _settings: None,
                 });
             }
             Scheme::SplitTcp(name) => {
@@ -235,6 +249,16 @@ impl Carrier {
                 .for_each(|args| args.extend(words(&["--seal", "none"]))),
         }
         mobile.extend(words(&["--proxy", &proxy.to_string()]));
+        let settings = match &keys {
+            Some([_, of_mobile]) if hop.packets => {
+                Some(Secret::settings(&packet_settings(&of_mobile.public))?)
+            }
+            _ => None,
+        };
+        if let Some(settings) = &settings {
+            base.extend(words(&["--config", &settings.path()]));
+            mobile.extend(words(&["--tun", &PACKET_ADDRESSES.join(",")]));
+        }
         if server.is_loopback() {
             // A base does not let mobiles reach itself unless told to.
             base.extend(words(&["--allow-target", &server.to_string()]));
@@ -249,6 +273,7 @@ impl Carrier {
             base: Some((places.base.clone(), base)),
             program: program.to_owned(),
             _keys: keys,
+            _settings: settings,
         };
         let what = "the start of base and mobile";
         wait_for_listener(places.mobile, proxy, patience, what, || carrier.check())?;
@@ -305,6 +330,14 @@ impl Carrier {
     pub fn check(&mut self) -> Result<(), LabError> {
         self.daemons.iter_mut().try_for_each(Daemon::check)
     }
+}
+
+/// What a base needs to know of packets.
+fn packet_settings(mobile: &str) -> String {
+    format!(
+        "[tun]\naddress = {PACKET_ROUTERS:?}\n[[mobiles]]\nkey = {mobile:?}\n\
+         tun = {PACKET_ADDRESSES:?}\n"
+    )
 }
 
 fn spawn(host: &Netns, program: &Path, args: &[String]) -> Result<Daemon, LabError> {

@@ -147,6 +147,22 @@ impl Transfer {
         Ok(Self { received, seed, patience, task: task? })
     }
 
+    /// A transfer that a thread of its own runs until it is stopped, and notes what arrives of the content of `seed`.
+    ///
+    /// # Errors
+    ///
+    /// No thread can be had.
+    pub(crate) fn by(
+        seed: Seed,
+        patience: Duration,
+        run: impl FnOnce(&Watched, &Stop) -> Result<(), LabError> + Send + 'static,
+    ) -> Result<Self, LabError> {
+        let received = Watched::default();
+        let into = received.clone();
+        let task = Task::start("transfer", move |stop: &Stop| run(&into, stop))?;
+        Ok(Self { received, seed, patience, task })
+    }
+
     /// What has arrived.
     pub fn received(&self) -> &Watched {
         &self.received

@@ -13,5 +13,5 @@ pub use socket::{
     AgentReport, Answer, AssociationReport, BaseReport, ConnectionReport, Control, ControlError,
     Counters, HandoffReport, HandoffState, Handoffs, IN_MAX, InterfaceReport, Link, MemoryReport,
     PRIORITY_MAX, PeerReport, PriorityReport, Reloaded, Reply, Report, Request, RequestError,
-    Target, default_path, known_path, open, query, request, unknown_base,
+    Target, TunReport, default_path, known_path, open, query, request, unknown_base,
 };

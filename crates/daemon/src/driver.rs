@@ -92,6 +92,12 @@ pub(crate) trait Role {
     ) -> Result<Reply, String>;
     /// The configuration is to be read again, where the role has one that can be.
     fn handle_reload(&mut self, _core: &mut CoreOf<Self>) {}
+    /// Packets have come to the TUN device.
+    fn handle_tun(&mut self, _core: &mut CoreOf<Self>) {}
+    /// Packets may have come by an association's lane.
+    fn handle_packets(&mut self, _core: &mut CoreOf<Self>, _id: IdOf<Self>) {}
+    /// Hands the kernel what was delivered to the TUN device.
+    fn flush_packets(&mut self) {}
     /// The connection with this number is over.
     fn handle_over(&mut self, _number: u64) {}
     /// Stops accepting new connections.
@@ -285,6 +291,7 @@ impl<R: Role> Driver<R> {
         while let Some(wanted) = self.core.sessions.get_mut(&id).and_then(Session::poll_wanted) {
             self.role.handle_wanted(&mut self.core, id, wanted);
         }
+        self.role.handle_packets(&mut self.core, id);
         let session = self.core.sessions.get(&id);
         self.core.deadlines.set(id, session.and_then(Session::next_timeout));
         let patience = self.core.hop.patience(id);
@@ -432,6 +439,7 @@ impl<R: Role> EventLoop for Driver<R> {
             }
             Source::Workers => self.handle_workers(),
             Source::Helper => self.role.handle_helper(&mut self.core),
+            Source::Tun => self.role.handle_tun(&mut self.core),
             Source::Control(client) => self.handle_control(client, readiness),
             Source::Listener(n) => self.role.handle_listener(&mut self.core, n),
             Source::Attempt(key, n) => self.role.handle_attempt(&mut self.core, key, n),
@@ -468,6 +476,7 @@ impl<R: Role> EventLoop for Driver<R> {
                 break;
             }
         }
+        self.role.flush_packets();
         self.flush();
         if self.core.stopping && self.core.connections.is_empty() {
             let (hop, mut turn) = self.core.turn();

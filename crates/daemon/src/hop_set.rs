@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use lasthop_control::AssociationReport;
+use lasthop_hop::srp::PacketLane;
 use lasthop_kernel::reactor::Readiness;
 use lasthop_kernel::slab::Key;
 use lasthop_kernel::turn::{Source, Turn};
@@ -172,6 +173,15 @@ impl Hop for HopSet {
     fn streams(&mut self, part: u32) -> Option<&mut AnyStreams> {
         self.touched.insert(part);
         self.parts.get_mut(&part)?.streams(())
+    }
+
+    fn packets(&mut self, part: u32) -> Option<&mut PacketLane> {
+        self.touched.insert(part);
+        self.parts.get_mut(&part)?.packets(())
+    }
+
+    fn packets_so_far(&mut self, part: u32) -> Option<&mut PacketLane> {
+        self.parts.get_mut(&part)?.packets_so_far(())
     }
 
     fn remove_association(&mut self, turn: &mut Turn<'_>, part: u32) {

@@ -13,6 +13,7 @@ mod hop;
 mod hop_set;
 pub mod keyfile;
 pub mod mobile;
+pub mod packets;
 mod program_lookup;
 pub mod publish;
 mod relay;

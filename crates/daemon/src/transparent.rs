@@ -91,7 +91,7 @@ impl TryFrom<TransparentFile> for TransparentConfig {
 }
 
 /// Names reach `nft` as text in quotes, so one must not read as anything else.
-fn is_interface(name: &str) -> bool {
+pub(crate) fn is_interface(name: &str) -> bool {
     let plain = |b: u8| b.is_ascii_graphic() && !b"\"\\/*".contains(&b);
     !name.is_empty() && name.len() < 16 && name.bytes().all(plain)
 }

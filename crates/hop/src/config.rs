@@ -42,6 +42,8 @@ pub struct HopConfig {
     pub keepalive: Duration,
     /// What decides how much is on its way.
     pub discipline: Discipline,
+    /// The longest packet of the datagram lane that is taken; zero if none. By a fixed window none is.
+    pub packet_max: Bytes,
 }
 
 /// What decides how much is on its way, and when to ask again.
@@ -106,6 +108,7 @@ impl Default for HopConfig {
             silence_limit: Duration::from_secs(1800),
             keepalive: Duration::from_secs(15),
             discipline: Discipline::Paced,
+            packet_max: Bytes::new(PACKET_MAX as u64),
         }
     }
 }
@@ -179,7 +182,7 @@ impl Limits {
             first_number: 0,
             resume: None,
             packet_max: match config.discipline {
-                Discipline::Paced => Bytes::from(PACKET_MAX),
+                Discipline::Paced => config.packet_max,
                 Discipline::Windowed(_) => Bytes::ZERO,
             },
         }

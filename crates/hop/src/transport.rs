@@ -164,6 +164,11 @@ pub trait Transport: Streams + Sized {
         None
     }
 
+    /// The same, if any were sent or have come.
+    fn packets_so_far(&mut self) -> Option<&mut PacketLane> {
+        None
+    }
+
     /// Ends the association: close frames go to the peer, streams are gone.
     fn close(&mut self, reason: CloseReason);
 

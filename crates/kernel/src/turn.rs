@@ -21,6 +21,8 @@ pub enum Source {
     Workers,
     /// The status socket, or one of its clients.
     Control(Option<Key>),
+    /// A TUN device.
+    Tun,
     /// One of the role's listeners.
     Listener(usize),
     /// A connection of the relay.

@@ -1,6 +1,7 @@
 //! `lasthop demo`: schemes side by side on the same bad radio.
 
 mod handoff;
+mod packets;
 mod progress;
 mod report;
 
@@ -75,12 +76,24 @@ struct Only {
     cell: Option<String>,
 }
 
+impl Only {
+    fn fits(&self, row: &str, cell: &str) -> bool {
+        self.row.as_ref().is_none_or(|r| r == row) && self.cell.as_ref().is_none_or(|c| c == cell)
+    }
+}
+
 impl std::str::FromStr for Only {
     type Err = String;
 
     fn from_str(s: &str) -> Result<Self, String> {
-        let is_row = |name: &str| rows().iter().any(|r| r.to_string() == name);
-        let is_cell = |name: &str| Condition::DEMO.iter().any(|c| c.to_string() == name);
+        let packets = packets::Cell::all();
+        let is_row = |name: &str| {
+            rows().iter().any(|r| r.to_string() == name) || packets.iter().any(|c| c.row() == name)
+        };
+        let is_cell = |name: &str| {
+            Condition::DEMO.iter().any(|c| c.to_string() == name)
+                || packets.iter().any(|c| c.name() == name)
+        };
         let row = |name: &str| is_row(name).then(|| name.to_owned()).ok_or_else(|| unknown(name));
         let cell = |name: &str| is_cell(name).then(|| name.to_owned()).ok_or_else(|| unknown(name));
         match s.split_once('/') {
@@ -93,8 +106,10 @@ impl std::str::FromStr for Only {
 
 fn unknown(name: &str) -> String {
     let rows: Vec<String> = rows().iter().map(Scheme::to_string).collect();
-    let cells = Condition::DEMO.map(|c| c.to_string());
-    format!("`{name}` is none of the rows {} or cells {}", rows.join(", "), cells.join(", "))
+    let packets = packets::Cell::all();
+    let mut cells: Vec<String> = Condition::DEMO.iter().map(ToString::to_string).collect();
+    cells.extend(packets.iter().filter(|cell| cell.row() == "srp").map(packets::Cell::name));
+    format!("`{name}` is none of the rows {}, none or cells {}", rows.join(", "), cells.join(", "))
 }
 
 /// The schemes of the demonstration, in the order of the table.
@@ -115,6 +130,12 @@ struct Cell {
     scheme: Scheme,
     condition: Condition,
     direction: Direction,
+}
+
+impl std::fmt::Display for Cell {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.scheme, self.condition)
+    }
 }
 
 impl Cell {
@@ -162,22 +183,34 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let program = program()?;
     let place = place()?;
     let cells = cells(options, place);
-    if cells.is_empty() {
+    let of_packets = packet_cells(options, place);
+    if cells.is_empty() && of_packets.is_empty() {
         bail!("no cell is left to measure here");
     }
     let stop = stop_on_signals()?;
-    let progress = Progress::new(cells.len());
-    let outcomes = measure_all(&cells, options, place, &program, &stop, &progress);
+    let progress = Progress::new(cells.len() + of_packets.len());
+    let run = Run { options, stop: &stop, progress: &progress };
+    let measure = |cell: &Cell| measure_one(cell, options, place, &program, &stop);
+    let outcomes = run.all(&cells, measure, report::summary, report::json);
+    let measure = |cell: &packets::Cell| cell.measure(options, &program, &stop);
+    let packet_outcomes = run.all(&of_packets, measure, packets::summary, packets::json);
     progress.finish();
     if stop.is_set() {
         bail!("interrupted");
     }
     if !options.json {
-        print!("{}", report::tables(&cells, &outcomes));
+        if !cells.is_empty() {
+            print!("{}", report::tables(&cells, &outcomes));
+        }
+        if !of_packets.is_empty() {
+            print!("{}", packets::table(&of_packets, &packet_outcomes));
+        }
     }
-    let bad = outcomes.iter().filter(|o| !o.as_ref().is_some_and(Outcome::is_good)).count();
-    if bad > 0 {
-        bail!("{bad} of {} cells failed", cells.len());
+    let good = outcomes.iter().flatten().filter(|outcome| outcome.is_good()).count()
+        + packet_outcomes.iter().flatten().filter(|outcome| outcome.is_good()).count();
+    let all = cells.len() + of_packets.len();
+    if good < all {
+        bail!("{} of {all} cells failed", all - good);
     }
     Ok(())
 }
@@ -215,11 +248,7 @@ fn cells(options: &Options, place: Isolation) -> Vec<Cell> {
     let direction = if options.upload { Direction::Upload } else { Direction::Download };
     let wanted = |scheme: &Scheme, condition: &Condition| {
         let (row, cell) = (scheme.to_string(), condition.to_string());
-        let fits = |only: &Only| {
-            only.row.as_ref().is_none_or(|r| *r == row)
-                && only.cell.as_ref().is_none_or(|c| *c == cell)
-        };
-        options.only.is_empty() || options.only.iter().any(fits)
+        options.only.is_empty() || options.only.iter().any(|only| only.fits(&row, &cell))
     };
     let possible = |scheme: &Scheme| place == Isolation::Namespaces || *scheme == Scheme::Srp;
     let mut cells = Vec::new();
@@ -233,6 +262,18 @@ fn cells(options: &Options, place: Isolation) -> Vec<Cell> {
     cells
 }
 
+/// The cells of packets that are asked for; they need namespaces, and go from the fixed host to the mobile.
+fn packet_cells(options: &Options, place: Isolation) -> Vec<packets::Cell> {
+    if place != Isolation::Namespaces || options.upload {
+        return Vec::new();
+    }
+    let wanted = |cell: &packets::Cell| {
+        let fits = |only: &Only| only.fits(cell.row(), &cell.name());
+        options.only.is_empty() || options.only.iter().any(fits)
+    };
+    packets::Cell::all().into_iter().filter(wanted).collect()
+}
+
 /// Interrupted, the run ends in order; once more, at once.
 fn stop_on_signals() -> anyhow::Result<Stop> {
     let stop = Stop::default();
@@ -240,43 +281,53 @@ fn stop_on_signals() -> anyhow::Result<Stop> {
     Ok(stop)
 }
 
-/// Measures the cells, a few at once; the outcomes are in the order of the cells.
-fn measure_all(
-    cells: &[Cell],
-    options: &Options,
-    place: Isolation,
-    program: &Path,
-    stop: &Stop,
-    progress: &Progress,
-) -> Vec<Option<Outcome>> {
-    let waiting: Mutex<VecDeque<usize>> = Mutex::new((0..cells.len()).collect());
-    let outcomes: Mutex<Vec<Option<Outcome>>> = Mutex::new(cells.iter().map(|_| None).collect());
-    // A function of its own, so that the lock is not held while the cell is measured.
-    let next = || lock(&waiting).pop_front().filter(|_| !stop.is_set());
-    let work = || {
-        while let Some(index) = next() {
-            let cell = &cells[index];
-            progress.begin(cell);
-            let outcome = measure_one(cell, options, place, program, stop);
-            if stop.is_set() {
-                return;
-            }
-            progress.end(cell, &outcome);
-            if options.json {
-                match report::json(cell, &outcome) {
-                    Ok(line) => println!("{line}"),
-                    Err(e) => eprintln!("lasthop: {}", one_line(e.as_ref())),
+/// What measuring needs to know.
+struct Run<'a> {
+    options: &'a Options,
+    stop: &'a Stop,
+    progress: &'a Progress,
+}
+
+impl Run<'_> {
+    /// Measures cells of a kind, a few at once; the outcomes are in the order of the cells.
+    fn all<C: ToString + Sync, O: Send>(
+        &self,
+        cells: &[C],
+        measure: impl Fn(&C) -> O + Sync,
+        summary: impl Fn(&O) -> String + Sync,
+        json: impl Fn(&C, &O) -> anyhow::Result<String> + Sync,
+    ) -> Vec<Option<O>> {
+        let Self { options, stop, progress } = self;
+        let waiting: Mutex<VecDeque<usize>> = Mutex::new((0..cells.len()).collect());
+        let outcomes: Mutex<Vec<Option<O>>> = Mutex::new(cells.iter().map(|_| None).collect());
+        // A function of its own, so that the lock is not held while the cell is measured.
+        let next = || lock(&waiting).pop_front().filter(|_| !stop.is_set());
+        let work = || {
+            while let Some(index) = next() {
+                let cell = &cells[index];
+                let name = cell.to_string();
+                progress.begin(&name);
+                let outcome = measure(cell);
+                if stop.is_set() {
+                    return;
                 }
+                progress.end(&name, &summary(&outcome));
+                if options.json {
+                    match json(cell, &outcome) {
+                        Ok(line) => println!("{line}"),
+                        Err(e) => eprintln!("lasthop: {}", one_line(e.as_ref())),
+                    }
+                }
+                lock(&outcomes)[index] = Some(outcome);
             }
-            lock(&outcomes)[index] = Some(outcome);
-        }
-    };
-    thread::scope(|scope| {
-        for _ in 0..usize::from(options.jobs).min(cells.len()) {
-            scope.spawn(work);
-        }
-    });
-    outcomes.into_inner().unwrap_or_else(PoisonError::into_inner)
+        };
+        thread::scope(|scope| {
+            for _ in 0..usize::from(options.jobs).min(cells.len()) {
+                scope.spawn(work);
+            }
+        });
+        outcomes.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 fn measure_one(
@@ -320,6 +371,21 @@ mod tests {
         assert_eq!(chosen(&[]).len(), 25);
         assert_eq!(chosen(&["--only", "srp"]).len(), 5);
         assert_eq!(chosen(&["--only", "loss-20"]).len(), 5);
+        let line = Line::parse_from(["demo", "--only", "quic-loss-5", "--only", "none"]);
+        let names: Vec<_> = packet_cells(&line.options, Isolation::Namespaces)
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        assert_eq!(
+            names,
+            [
+                "none/quic-loss-5",
+                "srp/quic-loss-5",
+                "none/quic-loss-20",
+                "none/voice-loss-5",
+                "none/voice-loss-10"
+            ]
+        );
         assert_eq!(
             chosen(&["--only", "kernel-bbr/loss-0", "--only", "srp/silence-2.8"]),
             ["kernel-bbr/loss-0", "srp/silence-2.8"]

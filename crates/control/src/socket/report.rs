@@ -58,12 +58,29 @@ reports! {
         /// Of a base: its bound on buffers.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub memory: Option<MemoryReport>,
+        /// Packets of the TUN device, where there is one.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub tun: Option<TunReport>,
         /// Of an agent: what it is and does.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub agent: Option<AgentReport>,
         /// What the user has said of priorities and not taken back, oldest first; the later word counts.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         pub priorities: Vec<PriorityReport>,
+    }
+
+    /// What went through a TUN device.
+    #[derive(PartialEq, Eq)]
+    pub struct TunReport {
+        /// The interface.
+        pub name: String,
+        /// Packets that the kernel led to it.
+        pub from_kernel: u64,
+        /// Packets that were handed to the kernel.
+        pub to_kernel: u64,
+        /// Packets that were dropped, by why.
+        #[serde(skip_serializing_if = "std::collections::BTreeMap::is_empty")]
+        pub refused: std::collections::BTreeMap<String, u64>,
     }
 
     /// A base's bound on buffers.

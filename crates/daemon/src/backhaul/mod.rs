@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use lasthop_control::AssociationReport;
 use lasthop_hop::seal::{Keypair, PublicKey};
-use lasthop_hop::srp::Srp;
+use lasthop_hop::srp::{PacketLane, Srp};
 use lasthop_hop::{
     AssociationId, HopConfig, Memory, NumberedLink, NumberedLinks, Part, Refused, Stray,
 };
@@ -198,7 +198,7 @@ impl WithPeers {
         let Some(peers) = &mut self.peers else {
             return Err(io::ErrorKind::Unsupported.into());
         };
-        let udp = Udp::anywhere();
+        let udp = Udp::anywhere(None);
         let route = udp.route_to(peer.address);
         let window = match purpose {
             Purpose::Messages => MESSAGES,
@@ -346,6 +346,17 @@ impl Hop for WithPeers {
         let peers = self.peers.as_ref();
         self.mobiles.is_active()
             || peers.is_some_and(|p| p.listener.is_active() || p.links.is_active())
+    }
+
+    /// Those of a mobile's association.
+    fn packets(&mut self, id: Self::Id) -> Option<&mut PacketLane> {
+        let BaseAssociationId::Mobile(id) = id else { return None };
+        self.mobiles.packets(id)
+    }
+
+    fn packets_so_far(&mut self, id: Self::Id) -> Option<&mut PacketLane> {
+        let BaseAssociationId::Mobile(id) = id else { return None };
+        self.mobiles.packets_so_far(id)
     }
 
     fn streams(&mut self, id: Self::Id) -> Option<&mut AnyStreams> {

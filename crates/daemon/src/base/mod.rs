@@ -5,6 +5,7 @@ mod exits;
 mod handoff;
 mod memory;
 mod openings;
+mod packets;
 mod policy;
 mod present;
 mod published_port;
@@ -39,6 +40,7 @@ use lasthop_units::{Bytes, Duration, Seed};
 use self::exits::Exits;
 use self::handoff::{Handoffs, Migration};
 use self::memory::BaseMemory;
+use self::packets::Packets;
 use self::published_port::PublishedPorts;
 use self::role::BaseRole;
 use self::surrogate::Surrogate;
@@ -179,6 +181,7 @@ fn run_all(workers: Vec<Driver<BaseRole>>, stop: &Stop) -> io::Result<()> {
 /// What each worker has beside mobiles.
 struct Means {
     exits: Exits,
+    packets: Option<Packets>,
     migration: Option<Migration>,
     /// Where it hears other bases.
     between_bases: Option<Udp>,
@@ -201,6 +204,7 @@ fn means(config: &BaseConfig, workers: usize) -> Result<Vec<Means>, RunError> {
             .map_err(|(addr, source)| RunError::Listen { addr, source })?;
     }
     let mut between_bases = between_bases.into_iter();
+    let mut packets = Packets::open(config, workers)?.into_iter();
     let mut others = Vec::new();
     for _ in 1..workers {
         let exits = first.beside()?;
@@ -209,8 +213,12 @@ fn means(config: &BaseConfig, workers: usize) -> Result<Vec<Means>, RunError> {
         others.push((exits, migration));
     }
     let all = std::iter::once((first, migration)).chain(others);
-    let means =
-        |(exits, migration)| Means { exits, migration, between_bases: between_bases.next() };
+    let means = |(exits, migration)| Means {
+        exits,
+        packets: packets.next(),
+        migration,
+        between_bases: between_bases.next(),
+    };
     Ok(all.map(means).collect())
 }
 
@@ -221,7 +229,7 @@ fn role(
     own: HopContext<'_>,
 ) -> Result<(BaseRole, WithPeers), RunError> {
     let HopContext { config, keys, allowed, seed, memory, part, workers } = own;
-    let Means { exits, migration, between_bases } = means;
+    let Means { exits, packets, migration, between_bases } = means;
     // A port is published where its mobile is served.
     let is_own = |mobile: Option<PublicKey>| {
         workers.is_none() || allowed.iter().any(|allowed| Some(allowed.key) == mobile)
@@ -244,7 +252,7 @@ fn role(
         _ => (WithPeers::alone(hop), None),
     };
     let role = BaseRole::new(config, memory, key, published_ports, exits, targets, handoffs);
-    Ok((role.serving(&allowed).beside(workers), hop))
+    Ok((role.serving(&allowed).beside(workers).with_packets(packets), hop))
 }
 
 /// What any hop of a base is made from.
@@ -313,6 +321,9 @@ fn datagrams(
         (_, keys) => {
             let settings = settings::srp(&config.srp, passage, streams);
             let mut settings = HopConfig { memory: memory.mobiles.clone(), ..settings };
+            if config.tun.is_some() {
+                settings.packet_max = HopConfig::default().packet_max;
+            }
             if config.handoff.is_some() {
                 // What was taken from the wire must move with the session.
                 (settings.ahead, settings.ahead_min) = (AHEAD, AHEAD_MIN);

@@ -18,12 +18,14 @@ use lasthop_kernel::tcp::{self, Socket};
 use lasthop_kernel::turn::Source;
 use lasthop_session::{ConnId, Event, Reach, Refusal, Session, SessionId, Target};
 use lasthop_units::Time;
+use lasthop_wire::packet::Packet;
 
 use super::BaseConfig;
 use super::exits::{Done, Exits};
 use super::handoff::Handoffs;
 use super::memory::BaseMemory;
 use super::openings::{Admission, Openings};
+use super::packets::{self, Packets};
 use super::present::Present;
 use super::published_port::{PublishedPort, PublishedPorts};
 use super::reachable_families::ReachableFamilies;
@@ -35,7 +37,8 @@ use crate::backhaul::{BaseAssociationId, WithPeers};
 use crate::dial::{self, Dial};
 use crate::driver::{Asker, Client, CoreOf, Phase, Role, Timer};
 use crate::handshake;
-use crate::hop::HopEvent;
+use crate::hop::{Hop, HopEvent};
+use crate::packets::Verdict;
 use crate::resolve::Resolution;
 
 /// The listener number of the netlink socket that reports route changes; lower ones are published
@@ -64,6 +67,8 @@ pub(crate) struct BaseRole {
     source: Option<ConfigSource>,
     /// The way to the others, where several serve this base.
     workers: Option<Workers>,
+    /// The TUN device, where packets are carried.
+    packets: Option<Packets>,
 }
 
 fn by_key(allowed: &[Allowed]) -> BTreeMap<PublicKey, PresharedKey> {
@@ -108,6 +113,7 @@ impl BaseRole {
             allowed: BTreeMap::new(),
             source: None,
             workers: None,
+            packets: None,
         }
     }
 
@@ -119,6 +125,23 @@ impl BaseRole {
     /// It serves this base beside other workers, if there are some.
     pub(super) fn beside(self, workers: Option<Workers>) -> Self {
         Self { workers, ..self }
+    }
+
+    /// It carries packets by a device, if there is one.
+    pub(super) fn with_packets(self, packets: Option<Packets>) -> Self {
+        Self { packets, ..self }
+    }
+
+    /// Puts a packet from another worker into its mobile's lane.
+    fn send_passed(&mut self, core: &mut CoreOf<Self>, bytes: &[u8]) {
+        let Some(packets) = &mut self.packets else { return };
+        let Ok(packet) = Packet::inspect(bytes) else { return };
+        let id = packets.mobile_of(&packet).and_then(|key| self.present.with(key));
+        if let Some(lane) = id.and_then(|id| core.hop.packets(id)) {
+            // What is refused is as good as lost.
+            let seed = packets.way().seed();
+            let _ = packets::send(core.now, seed, Some(lane), &packet, bytes);
+        }
     }
 
     /// The configuration can be read again from there.
@@ -364,6 +387,9 @@ impl Role for BaseRole {
         }
         self.families.watch(&mut core.reactor, Source::Listener(ROUTES))?;
         self.exits.watch(&mut core.reactor)?;
+        if let Some(packets) = &mut self.packets {
+            packets.way().watch(&mut core.reactor)?;
+        }
         let (hop, mut turn) = core.turn();
         hop.start(&mut turn)?;
         if let Some(workers) = &self.workers {
@@ -400,6 +426,35 @@ impl Role for BaseRole {
                 }
                 (Done::Dumped(..) | Done::Restored(..), None) => {}
             }
+        }
+    }
+
+    fn handle_tun(&mut self, core: &mut CoreOf<Self>) {
+        let Self { packets: Some(packets), present, workers, .. } = self else { return };
+        let (now, seed) = (core.now, packets.way().seed());
+        packets.receive(now, |key, packet, bytes| {
+            if let Some(id) = present.with(key) {
+                return packets::send(now, seed, core.hop.packets(id), packet, bytes);
+            }
+            match workers {
+                Some(workers) if workers.pass_packet_on(key, bytes) => Verdict::Passed,
+                _ => packets::send(now, seed, None, packet, bytes),
+            }
+        });
+    }
+
+    fn handle_packets(&mut self, core: &mut CoreOf<Self>, id: BaseAssociationId) {
+        if let Some(packets) = &mut self.packets
+            && let Some(lane) = core.hop.packets_so_far(id)
+            && let Some(mobile) = self.present.key_of(id)
+        {
+            packets.deliver(core.now, mobile, lane, self.targets.as_ref());
+        }
+    }
+
+    fn flush_packets(&mut self) {
+        if let Some(packets) = &mut self.packets {
+            packets.way().flush();
         }
     }
 
@@ -596,6 +651,7 @@ impl Role for BaseRole {
                         handoffs.handle_passed(core.now, from, &message);
                     }
                 }
+                Message::Packet(bytes) => self.send_passed(core, &bytes),
                 Message::Serve(allowed) => self.serve(core, &allowed),
                 Message::Report(client) => {
                     let mut report = core.report(Self::NAME);
@@ -625,6 +681,7 @@ impl Role for BaseRole {
 
     fn report(&self, core: &CoreOf<Self>, report: &mut Report) {
         report.memory = Some(self.memory.report());
+        report.tun = self.packets.as_ref().map(Packets::report);
         if let Some(handoffs) = &self.handoffs {
             report.peers = handoffs.peer_reports(core);
             report.handoffs = Some(handoffs.counters());

@@ -78,6 +78,8 @@ pub(super) enum Message {
     Datagram(Caller, Route, Vec<u8>),
     /// Another base's message about a session of a mobile that the receiver serves.
     Handoff(PublicKey, Vec<u8>),
+    /// A packet for a mobile that the receiver serves.
+    Packet(Vec<u8>),
     /// The mobiles that the receiver serves from here on.
     Serve(Vec<Allowed>),
     /// The first worker wants a report, for that client of its control socket.
@@ -222,6 +224,18 @@ impl Workers {
         true
     }
 
+    /// Sends a packet to the worker that serves this mobile, if that is another: whether it is.
+    pub(super) fn pass_packet_on(&self, mobile: PublicKey, packet: &[u8]) -> bool {
+        let home = self.homes.of(&mobile).filter(|home| *home != self.own);
+        // What is too much is lost, as a packet may be.
+        if let Some(outbox) = home.and_then(|home| self.outboxes.get(home))
+            && outbox.waiting() < WAITING_MAX
+        {
+            outbox.send(Message::Packet(packet.to_vec()));
+        }
+        home.is_some()
+    }
+
     /// These mobiles are served from here on: this worker's of them. The others are sent theirs.
     pub(super) fn serve(&self, allowed: &[Allowed]) -> Vec<Allowed> {
         let mut own = Vec::new();
@@ -290,6 +304,13 @@ fn join(into: &mut Report, from: Report) {
     into.counters.refused += refused;
     into.counters.closed += closed;
     into.counters.garbage += garbage;
+    if let (Some(into), Some(from)) = (&mut into.tun, from.tun) {
+        into.from_kernel += from.from_kernel;
+        into.to_kernel += from.to_kernel;
+        for (why, count) in from.refused {
+            *into.refused.entry(why).or_default() += count;
+        }
+    }
     if let (Some(into), Some(from)) = (&mut into.handoffs, from.handoffs) {
         let Handoffs { here, given, anchored, migrated, lost, refused } = from;
         into.here += here;

@@ -11,6 +11,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use quinn_udp::{RecvMeta, Transmit, UdpSockRef, UdpSocketState};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, sockopt};
+use socket2::SockRef;
 
 use lasthop_hop::Unreachable;
 use lasthop_kernel::clock::{Clock, wall_nanos};
@@ -154,6 +155,8 @@ struct Missing {
     at: Time,
     /// That there is none was reported.
     told: bool,
+    /// What it is marked with.
+    mark: Option<u32>,
 }
 
 impl Udp {
@@ -192,8 +195,10 @@ impl Udp {
     /// One socket that reaches every address, of IPv4 alone where there is no IPv6. It receives what the
     /// network says of its datagrams. It is opened when it is [watched](Carrier::watch), or as soon after
     /// as the kernel has one to give; datagrams are lost until then.
-    pub(crate) fn anywhere() -> Self {
-        let missing = Missing { key: None, at: Time::NEVER, told: false };
+    ///
+    /// With a mark, routing rules can tell its datagrams from others; that needs CAP_NET_ADMIN.
+    pub(crate) fn anywhere(mark: Option<u32>) -> Self {
+        let missing = Missing { key: None, at: Time::NEVER, told: false, mark };
         Self { missing: Some(missing), ..Self::over(Vec::new()) }
     }
 
@@ -202,6 +207,9 @@ impl Udp {
         let Some(missing) = &mut self.missing else { return };
         let Some(key) = missing.key else { return };
         let opened = Socket::anywhere().and_then(|socket| {
+            if let Some(mark) = missing.mark {
+                SockRef::from(&socket.fd).set_mark(mark)?;
+            }
             turn.reactor.add(&socket.fd, Interest::Read, turn.source(key))?;
             Ok(socket)
         });

@@ -7,6 +7,7 @@ use std::time::Duration;
 use lasthop_control::AssociationReport;
 use lasthop_hop::CloseReason;
 use lasthop_hop::seal::{Allowed, PublicKey};
+use lasthop_hop::srp::PacketLane;
 use lasthop_hop::{AssociationEvent, AssociationId, BaseEnd, BaseLinks, Refused, Stray};
 use lasthop_kernel::reactor::Readiness;
 use lasthop_kernel::slab::{Key, Slab};
@@ -119,6 +120,14 @@ where
 
     fn streams(&mut self, id: AssociationId) -> Option<&mut AnyStreams> {
         Some(self.machine.association_mut(id)?)
+    }
+
+    fn packets(&mut self, id: AssociationId) -> Option<&mut PacketLane> {
+        self.machine.association_mut(id)?.packets()
+    }
+
+    fn packets_so_far(&mut self, id: AssociationId) -> Option<&mut PacketLane> {
+        self.machine.association_mut(id)?.packets_so_far()
     }
 
     fn remove_association(&mut self, _turn: &mut Turn<'_>, id: AssociationId) {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use lasthop_control::AssociationReport;
 use lasthop_hop::CloseReason;
 use lasthop_hop::seal::PublicKey;
+use lasthop_hop::srp::PacketLane;
 use lasthop_hop::{AssociationEvent, MobileEnd, MobileLink, SavedPath, Unreachable};
 use lasthop_kernel::reactor::Readiness;
 use lasthop_kernel::slab::{Key, Slab};
@@ -281,6 +282,14 @@ where
 
     fn streams(&mut self, (): ()) -> Option<&mut AnyStreams> {
         Some(&mut self.machine)
+    }
+
+    fn packets(&mut self, (): ()) -> Option<&mut PacketLane> {
+        self.machine.packets()
+    }
+
+    fn packets_so_far(&mut self, (): ()) -> Option<&mut PacketLane> {
+        self.machine.packets_so_far()
     }
 
     fn remove_association(&mut self, _turn: &mut Turn<'_>, (): ()) {}

@@ -5,6 +5,7 @@ mod mobile;
 
 use std::fmt::Debug;
 
+use lasthop_hop::srp::PacketLane;
 use lasthop_hop::{RecvState, StreamError, StreamEvent, StreamId, Streams};
 use lasthop_units::{Duration, Time};
 
@@ -83,6 +84,16 @@ pub(crate) trait Hop: Send + 'static {
 
     /// The streams of an association; of a lost one too until it is [removed](Self::remove_association).
     fn streams(&mut self, id: Self::Id) -> Option<&mut AnyStreams>;
+
+    /// Packets beside the streams of an association, where both ends take them.
+    fn packets(&mut self, _id: Self::Id) -> Option<&mut PacketLane> {
+        None
+    }
+
+    /// The same, if any were sent or have come.
+    fn packets_so_far(&mut self, _id: Self::Id) -> Option<&mut PacketLane> {
+        None
+    }
 
     /// Removes an association that was lost, with its streams.
     fn remove_association(&mut self, turn: &mut Turn<'_>, id: Self::Id);

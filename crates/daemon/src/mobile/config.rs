@@ -21,6 +21,7 @@ use crate::config::{
     self, CarrierKind, ConfigError, HopAddress, HopKind, KeyText, MobileTcpFile, SealKind, SrpFile,
     role_settings,
 };
+use crate::packets::{MobileTunConfig, MobileTunFile};
 use crate::publish::{self, Server};
 use crate::transparent::TransparentFile;
 
@@ -285,6 +286,13 @@ role_settings! {
         )]
         #[key(skip)]
         pub intercepted: Option<String>,
+        /// What is carried as packets beside connections, a [table](datagrams.md).
+        #[arg(skip)]
+        pub tun: Option<MobileTunFile>,
+        /// Carry what is not TCP too, from these addresses of the mobile's, with commas between. Needs CAP_NET_ADMIN.
+        #[flag(long = "tun", value_name = "ADDRESS,...", value_delimiter = ',')]
+        #[key(skip)]
+        pub tun_address: Vec<IpAddr>,
         /// Bounds, a [table](#limits-1).
         #[command(flatten)]
         pub limits: LimitsFile,
@@ -385,6 +393,8 @@ pub struct MobileConfig {
     pub publish: Vec<Server>,
     /// TCP that is carried without the application's knowledge.
     pub transparent: Option<TransparentConfig>,
+    /// What is carried as packets, if anything is.
+    pub tun: Option<MobileTunConfig>,
     /// Which connections matter more.
     pub priority: Rules,
     /// The signal whose loss is foretold, if one is.
@@ -435,6 +445,16 @@ impl TryFrom<MobileFile> for MobileConfig {
             let why = "`psk` has no meaning with seal = \"none\": nothing is encrypted";
             return Err(config::contradiction(why));
         }
+        let mut tun = file.tun;
+        if !file.tun_address.is_empty() {
+            tun.get_or_insert_default().address = file.tun_address;
+        }
+        let tun = tun.map(MobileTunConfig::try_from).transpose()?;
+        if tun.is_some() && hop != HopKind::Srp {
+            return Err(config::contradiction(
+                "`[tun]` is of hop = \"srp\": no other carries packets",
+            ));
+        }
         let mut transparent = file.transparent;
         if let Some(names) = &file.intercepted {
             transparent.get_or_insert_default().add(names);
@@ -454,6 +474,7 @@ impl TryFrom<MobileFile> for MobileConfig {
             mobile_tcp: file.mobile_tcp,
             publish: publish::servers(file.publish)?,
             transparent: transparent.map(TransparentConfig::try_from).transpose()?,
+            tun,
             priority: file.priority.into(),
             signal: file.signal.map(SignalFile::settings).transpose()?.flatten(),
         })

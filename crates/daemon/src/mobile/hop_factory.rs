@@ -5,13 +5,14 @@ use std::net::Ipv4Addr;
 use lasthop_hop::mobile_tcp::MobileTcp;
 use lasthop_hop::seal::{Keypair, PresharedKey, PublicKey};
 use lasthop_hop::srp::Srp;
-use lasthop_hop::{BareLink, BareMobile, MobileEnd, MobileLink, NumberedLink};
+use lasthop_hop::{BareLink, BareMobile, HopConfig, MobileEnd, MobileLink, NumberedLink};
 use lasthop_kernel::clock;
 use lasthop_kernel::cpu;
 use lasthop_kernel::mac::Mac;
 use lasthop_units::{Seed, Time};
 
 use super::config::{Candidate, MobileConfig};
+use super::packets;
 use crate::carrier::ether::{Ether, Framing};
 use crate::carrier::udp::Udp;
 use crate::carrier::{Carrier, Route};
@@ -70,7 +71,7 @@ impl HopFactory {
                 let framing = settings::framing(self.config.hop, self.config.seal);
                 self.over(base, ether(interface, *peer, framing)?, now)
             }
-            HopAddress::Internet(address) => self.over(base, udp(&address.host), now),
+            HopAddress::Internet(address) => self.over(base, udp(&address.host, self.mark()), now),
         }
     }
 
@@ -91,6 +92,11 @@ impl HopFactory {
             (HopKind::MobileTcp, SealKind::None, _) => Box::new(self.bare(base, carrier, now)?),
             _ => Box::new(self.srp(base, carrier, now)),
         })
+    }
+
+    /// The mark by which the hop's own datagrams are told from packets that it is to carry.
+    fn mark(&self) -> Option<u32> {
+        self.config.tun.as_ref().map(|_| packets::mark(&self.config))
     }
 
     fn seal(&self, base: &Candidate) -> Seal {
@@ -134,7 +140,11 @@ impl HopFactory {
         carrier: BaseCarrier,
         now: Time,
     ) -> DatagramMobile<NumberedLink<Route, Srp>> {
-        let settings = settings::srp(&self.config.srp, carrier.passage, self.config.connections);
+        let mut settings =
+            settings::srp(&self.config.srp, carrier.passage, self.config.connections);
+        if self.config.tun.is_some() {
+            settings.packet_max = HopConfig::default().packet_max;
+        }
         let seed = self.next_seed();
         let machine = match self.seal(base) {
             Seal::Noise(keys, key) => {
@@ -189,9 +199,9 @@ struct BaseCarrier {
     peer: Option<Route>,
 }
 
-fn udp(host: &str) -> BaseCarrier {
+fn udp(host: &str, mark: Option<u32>) -> BaseCarrier {
     let is_v4 = host.parse::<Ipv4Addr>().is_ok();
-    let carrier = Box::new(Udp::anywhere());
+    let carrier = Box::new(Udp::anywhere(mark));
     BaseCarrier { carrier, passage: Passage::udp(!is_v4), peer: None }
 }
 

@@ -11,6 +11,7 @@ mod hop_factory;
 mod intercepted;
 mod known_base;
 mod network;
+mod packets;
 mod program_priorities;
 mod request;
 mod signal;
@@ -55,6 +56,7 @@ use crate::error::RunError;
 use crate::hop::{HopEvent, MobileHop};
 use crate::hop_set::HopSet;
 use crate::keyfile;
+use crate::packets::TunWay;
 use crate::resolve::Resolution;
 
 /// How long a server of the mobile's may take to answer.
@@ -119,7 +121,9 @@ impl Mobile {
         let control = control::open(config.control.as_deref(), "mobile")?;
         let listeners = config.proxy.iter().map(|addr| listen(*addr)).collect::<Result<_, _>>()?;
         let intercepted = Intercepted::open(config.transparent.as_ref(), config.connect)?;
-        let role = MobileRole::new(config, listeners, intercepted, (factory, hop), keys, seed);
+        let packets = packets::open(&config, seed)?;
+        let mut role = MobileRole::new(config, listeners, intercepted, (factory, hop), keys, seed);
+        role.packets = packets;
         let driver = Driver::new(role, HopSet::new(0), control).map_err(RunError::Kernel)?;
         Ok(Self { driver })
     }
@@ -187,6 +191,8 @@ pub(crate) struct MobileRole {
     families: families::FamiliesQuery,
     /// Applications whose SYN is held.
     held_syns: HeldSyns,
+    /// The TUN device, where packets are carried.
+    packets: Option<TunWay>,
 }
 
 type Core = CoreOf<MobileRole>;
@@ -259,6 +265,7 @@ impl MobileRole {
             priorities,
             families: families::FamiliesQuery::default(),
             held_syns: HeldSyns::default(),
+            packets: None,
         }
     }
 
@@ -424,6 +431,9 @@ impl Role for MobileRole {
             core.reactor.add(fd, Interest::Read, Source::Listener(n))?;
         }
         self.intercepted.watch(&mut core.reactor)?;
+        if let Some(way) = &self.packets {
+            way.watch(&mut core.reactor)?;
+        }
         self.network.watch(&mut core.reactor, Source::Listener(NETWORK))?;
         self.signal.watch(&mut core.reactor, Source::Listener(SIGNAL))?;
         self.update_signal_interface(core);
@@ -590,8 +600,23 @@ impl Role for MobileRole {
         self.handle(core, request)
     }
 
+    fn handle_tun(&mut self, core: &mut Core) {
+        self.send_packets(core);
+    }
+
+    fn handle_packets(&mut self, core: &mut Core, part: u32) {
+        self.deliver_packets(core, part);
+    }
+
+    fn flush_packets(&mut self) {
+        if let Some(way) = &mut self.packets {
+            way.flush();
+        }
+    }
+
     fn report(&self, core: &Core, report: &mut Report) {
         self.add_to_report(core, report);
+        report.tun = self.packets.as_ref().map(TunWay::report);
     }
 
     fn stop(&mut self, core: &mut Core) {

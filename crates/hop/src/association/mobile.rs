@@ -204,6 +204,11 @@ impl<K: MobileLink> MobileEnd<K> {
         self.association.packets()
     }
 
+    /// The same, if any were sent or have come.
+    pub fn packets_so_far(&mut self) -> Option<&mut PacketLane> {
+        self.association.packets_so_far()
+    }
+
     /// Connections to `port` are accepted from now on ([`Transport::listen`]).
     pub fn listen(&mut self, port: u16) {
         self.association.transport.listen(port);

@@ -159,6 +159,11 @@ impl<A: Copy + Eq, T: Transport, L: Link> Association<A, T, L> {
         self.transport.packets()
     }
 
+    /// The same, if any were sent or have come.
+    pub fn packets_so_far(&mut self) -> Option<&mut PacketLane> {
+        self.transport.packets_so_far()
+    }
+
     /// Counters and present values of the transport.
     pub fn stats(&self) -> HopStats {
         self.transport.stats()

@@ -151,13 +151,20 @@ impl Srp {
         self.packets.get_or_insert_with(|| Box::new(PacketLane::new(longest, memory)))
     }
 
+    /// The share of datagrams that is lost, as copies go by it: where there are packets, what few of them tell counts
+    /// too.
+    fn loss(&self) -> f64 {
+        let of_all = self.packets.as_ref().map_or(0.0, |_| self.recovery.loss());
+        self.rate.loss().max(of_all)
+    }
+
     /// What packets go by.
     fn hop_view(&self) -> HopView {
         HopView {
             srtt: self.recovery.round_trip().srtt().unwrap_or_default(),
             reordering: self.recovery.reordering(),
             air: self.air_time(),
-            loss: self.rate.loss(),
+            loss: self.loss(),
             full: self.mtu.current(),
             busy: self.streams.has_data(),
         }

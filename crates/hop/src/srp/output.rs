@@ -54,7 +54,7 @@ impl Srp {
             return self.poll_ack(now, out);
         }
         if free && !has_data && self.window().is_none() {
-            let (loss, datagram) = (self.rate.loss(), self.full_datagram());
+            let (loss, datagram) = (self.loss(), self.full_datagram());
             if let Some(contents) = self.copies.choose(now, &self.recovery, loss, datagram) {
                 return self.poll_copy(now, contents, out);
             }
@@ -95,7 +95,7 @@ impl Srp {
     /// There may be something to copy once the pacer allows; by a window nothing is.
     pub(super) fn has_copies(&self) -> bool {
         self.window().is_none()
-            && self.copies.are_due(&self.recovery, self.rate.loss(), self.full_datagram())
+            && self.copies.are_due(&self.recovery, self.loss(), self.full_datagram())
     }
 
     fn poll_close(&mut self, now: Time, out: &mut [u8]) -> Option<Packet> {

@@ -60,6 +60,10 @@ impl Transport for Srp {
         (self.packet_max > Bytes::ZERO && self.close_state.is_open()).then(|| self.lane())
     }
 
+    fn packets_so_far(&mut self) -> Option<&mut PacketLane> {
+        self.packets.as_deref_mut()
+    }
+
     fn ping(&mut self) {
         self.probes.request_ping();
     }

@@ -13,6 +13,7 @@ const GOTO: u16 = 4;
 const PRIORITY: u16 = 6;
 const MARK: u16 = 10;
 const TUNNEL: u16 = 12;
+const SUPPRESS_PREFIX: u16 = 14;
 const TABLE: u16 = 15;
 const MASK: u16 = 16;
 const OUTPUT: u16 = 17;
@@ -61,6 +62,8 @@ pub struct Rule {
     pub to: Option<Prefix>,
     /// Only for packets that came in through the interface of this name; `lo` for this host's own.
     pub input: Option<String>,
+    /// A default route that is found does not count: the next rule is asked.
+    pub no_default: bool,
     /// Who made it.
     pub protocol: u8,
 }
@@ -77,6 +80,7 @@ impl Rule {
             from: None,
             to: None,
             input: None,
+            no_default: false,
             protocol: PROTOCOL,
         }
     }
@@ -98,6 +102,9 @@ impl Rule {
             .with_some(target, |message, (kind, target)| message.with_u32(kind, target))
             .with_some(self.tcp.then_some(TCP), |message, tcp| message.with(IP_PROTOCOL, &[tcp]))
             .with(MADE_BY, &[self.protocol])
+            .with_some(self.no_default.then_some(0), |message, length| {
+                message.with_u32(SUPPRESS_PREFIX, length)
+            })
             .with_some(self.mark, |message, (value, mask)| {
                 message.with_u32(MARK, value).with_u32(MASK, mask)
             })
@@ -146,6 +153,7 @@ impl Rule {
                 MASK => mask = value.u32()?,
                 SOURCE if from > 0 => rule.from = Some((value.ip()?, from)),
                 DESTINATION if to > 0 => rule.to = Some((value.ip()?, to)),
+                SUPPRESS_PREFIX => rule.no_default = value.u32()? == 0,
                 INPUT => rule.input = Some(value.text()?.to_owned()),
                 L3MDEV if value.u8() == Some(0) => {}
                 OUTPUT | TUNNEL | L3MDEV | USERS | IP_PROTOCOL | SOURCE_PORTS
@@ -183,6 +191,9 @@ impl fmt::Display for Rule {
         }
         if self.tcp {
             f.write_str(" ipproto tcp")?;
+        }
+        if self.no_default {
+            f.write_str(" suppress_prefixlength 0")?;
         }
         match self.action {
             Action::Lookup(table) => write!(f, " lookup {table}"),

@@ -42,6 +42,20 @@ pub enum TransparentError {
     Lock(LockError),
 }
 
+/// Why packets do not find their way through a TUN device.
+#[derive(Debug, Error)]
+pub enum TunnelError {
+    /// The packet rules cannot be set.
+    #[error("packets cannot be led through the TUN device: {0}")]
+    Nft(#[from] NftError),
+    /// The routing rules, routes or addresses cannot be set.
+    #[error("packets cannot be led through the TUN device: {0}")]
+    Netlink(#[from] NetlinkError),
+    /// Another process does it, or whether one does cannot be found out.
+    #[error("packets cannot be led through the TUN device: {0}")]
+    Lock(#[from] LockError),
+}
+
 impl From<NftError> for TransparentError {
     fn from(error: NftError) -> Self {
         Self::Nft(error)
@@ -72,7 +86,29 @@ pub struct Interception {
 
 /// What has been put into the kernel, and is removed when it is dropped.
 #[derive(Debug)]
-struct Standing(Plan);
+pub(super) struct Standing(Plan);
+
+impl Standing {
+    /// Puts it there, in place of what an earlier process has left.
+    pub(super) fn put<E: From<NftError> + From<NetlinkError>>(plan: Plan) -> Result<Self, E> {
+        remove::<E>(&plan)?;
+        // Dropped on the way out of a failure.
+        let standing = Self(plan);
+        let plan = &standing.0;
+        let mut kernel = Rtnetlink::open()?;
+        for route in &plan.routes {
+            kernel.replace_route(route)?;
+        }
+        if !plan.ruleset.is_empty() {
+            nft::apply(&plan.ruleset)?;
+        }
+        // Nothing is led away before all is there that takes it.
+        for rule in plan.rules.iter().chain(&plan.openers).chain(&plan.barriers) {
+            kernel.add_rule(rule)?;
+        }
+        Ok(standing)
+    }
+}
 
 impl Interception {
     /// Takes the TCP of a mobile's applications to the listener.
@@ -213,19 +249,7 @@ impl Interception {
     }
 
     fn install(plan: Plan, lo: u32, lock: Lock) -> Result<Self, TransparentError> {
-        remove(&plan)?;
-        // Dropped on the way out of a failure.
-        let standing = Standing(plan);
-        let plan = &standing.0;
-        let mut kernel = Rtnetlink::open()?;
-        for route in &plan.routes {
-            kernel.replace_route(route)?;
-        }
-        nft::apply(&plan.ruleset)?;
-        // Nothing is led away before all is there that takes it.
-        for rule in plan.rules.iter().chain(&plan.openers).chain(&plan.barriers) {
-            kernel.add_rule(rule)?;
-        }
+        let standing = Standing::put::<TransparentError>(plan)?;
         Ok(Self { standing, families: Families::ALL, closed: false, lo, _lock: lock })
     }
 }
@@ -233,21 +257,24 @@ impl Interception {
 impl Drop for Standing {
     /// Rules that stay take connections to where nobody is.
     fn drop(&mut self) {
-        if let Err(error) = insist(|| remove(&self.0)) {
+        if let Err(error) = insist(|| remove::<TransparentError>(&self.0)) {
             tracing::warn!(%error, "cannot remove rules: the next start removes them");
         }
     }
 }
 
 /// Removes everything that a process of this role has made, whatever its numbers were.
-fn remove(plan: &Plan) -> Result<(), TransparentError> {
+fn remove<E: From<NftError> + From<NetlinkError>>(plan: &Plan) -> Result<(), E> {
     let mut kernel = Rtnetlink::open()?;
     for ipv6 in [false, true] {
         for rule in kernel.rules(ipv6)?.iter().filter(|rule| rule.protocol == plan.protocol) {
             kernel.delete_rule(rule)?;
         }
     }
-    let deleted = nft::delete(plan.nft_table);
+    let deleted = match plan.nft_table {
+        "" => Ok(()),
+        table => nft::delete(table),
+    };
     for ipv6 in [false, true] {
         for route in kernel.routes(ipv6, None)? {
             if route.protocol == plan.protocol {

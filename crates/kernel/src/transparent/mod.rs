@@ -13,11 +13,13 @@ mod listener;
 mod rules;
 #[cfg(test)]
 mod tests;
+mod tunnel;
 
 pub use config::{Numbers, TransparentConfig};
-pub use interception::TransparentError;
+pub use interception::{TransparentError, TunnelError};
 
 pub use holding::{Holding, Syn};
 pub use interception::Interception;
 pub use listener::{Listener, Taken};
 pub use rules::Exceptions;
+pub use tunnel::{BaseTunnel, MobileTunnel, Tunnel};

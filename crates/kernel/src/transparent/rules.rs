@@ -15,7 +15,7 @@ use crate::nft;
 /// Everything that is put into the kernel, and what it is found again by.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Plan {
-    /// The table of packet rules, of the family `inet`.
+    /// The table of packet rules, of the family `inet`; empty if there are none.
     pub(super) nft_table: &'static str,
     /// Marks the routing rules and routes as made by this role (`ip route show proto N`).
     pub(super) protocol: u8,
@@ -237,7 +237,7 @@ impl Plan {
     }
 
     /// Writes the role's number on everything.
-    fn claim(mut self) -> Self {
+    pub(super) fn claim(mut self) -> Self {
         let openers = self.openers.iter_mut().chain(&mut self.barriers);
         for rule in self.rules.iter_mut().chain(openers) {
             rule.protocol = self.protocol;
@@ -259,7 +259,7 @@ fn everything(ipv6: bool) -> (IpAddr, IpAddr) {
 }
 
 /// Each once.
-fn prefixes(prefixes: impl Iterator<Item = Prefix>) -> Vec<Prefix> {
+pub(super) fn prefixes(prefixes: impl Iterator<Item = Prefix>) -> Vec<Prefix> {
     let mut prefixes: Vec<_> = prefixes.collect();
     prefixes.sort_unstable();
     prefixes.dedup();
@@ -267,7 +267,7 @@ fn prefixes(prefixes: impl Iterator<Item = Prefix>) -> Vec<Prefix> {
 }
 
 /// A set for each family under these names: `near4` and `near6` for `near`.
-fn sets(name: &str, prefixes: &[Prefix]) -> String {
+pub(super) fn sets(name: &str, prefixes: &[Prefix]) -> String {
     let set = |ipv6: bool| {
         let (digit, kind) = if ipv6 { (6, "ipv6_addr") } else { (4, "ipv4_addr") };
         let of_family = prefixes.iter().filter(|(ip, _)| ip.is_ipv6() == ipv6);

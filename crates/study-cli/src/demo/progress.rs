@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use indicatif::ProgressBar;
 
-use super::{Cell, Outcome, lock, report};
+use super::lock;
 use crate::terminal;
 
 /// Shows how far the run has come, on the standard error.
@@ -25,15 +25,15 @@ impl Progress {
     }
 
     /// A cell is being measured.
-    pub(super) fn begin(&self, cell: &Cell) {
-        lock(&self.running).push(name(cell));
+    pub(super) fn begin(&self, cell: &str) {
+        lock(&self.running).push(cell.to_owned());
         self.refresh();
     }
 
     /// A cell is done.
-    pub(super) fn end(&self, cell: &Cell, outcome: &Outcome) {
-        lock(&self.running).retain(|running| *running != name(cell));
-        let line = format!("{:<28} {}", name(cell), report::summary(outcome));
+    pub(super) fn end(&self, cell: &str, summary: &str) {
+        lock(&self.running).retain(|running| running != cell);
+        let line = format!("{cell:<28} {summary}");
         terminal::line(&self.bar, &line);
         self.bar.inc(1);
         self.refresh();
@@ -47,8 +47,4 @@ impl Progress {
     pub(super) fn finish(&self) {
         self.bar.finish_and_clear();
     }
-}
-
-fn name(cell: &Cell) -> String {
-    format!("{}/{}", cell.scheme, cell.condition)
 }

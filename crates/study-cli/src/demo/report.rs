@@ -6,6 +6,7 @@ use std::time::Duration;
 use lasthop_lab::cell::Measured;
 use lasthop_lab::condition::Condition;
 use lasthop_lab::scheme::Scheme;
+use lasthop_lab::transfer::Direction;
 use serde::Serialize;
 
 use super::{Cell, Outcome};
@@ -43,10 +44,26 @@ pub(super) fn json(cell: &Cell, outcome: &Outcome) -> anyhow::Result<String> {
         Outcome::Unavailable(why) | Outcome::Failed(why) => (None, Some(why.as_str())),
     };
     let failed = matches!(outcome, Outcome::Failed(_));
+    let (scheme, name) = (cell.scheme.to_string(), cell.condition.to_string());
+    line(scheme, name, cell.direction, (measured.map(|m| &**m), failed), error)
+}
+
+/// A transfer that was measured, as one JSON object on one line.
+pub(super) fn measured_line(scheme: &str, cell: &str, of: &Measured) -> anyhow::Result<String> {
+    line(scheme.to_owned(), cell.to_owned(), Direction::Download, (Some(of), false), None)
+}
+
+fn line(
+    scheme: String,
+    cell: String,
+    direction: Direction,
+    (measured, failed): (Option<&Measured>, bool),
+    error: Option<&str>,
+) -> anyhow::Result<String> {
     let line = Line {
-        scheme: cell.scheme.to_string(),
-        cell: cell.condition.to_string(),
-        direction: cell.direction.to_string(),
+        scheme,
+        cell,
+        direction: direction.to_string(),
         goodput_bps: measured.map(|m| m.goodput.as_bps()),
         share_of_limit: measured.and_then(|m| m.share_of_limit).map(rounded),
         queue_drop_share: measured.map(|m| rounded(m.queue_drop_share)),
@@ -61,11 +78,11 @@ pub(super) fn json(cell: &Cell, outcome: &Outcome) -> anyhow::Result<String> {
     Ok(serde_json::to_string(&line)?)
 }
 
-fn rounded(x: f64) -> f64 {
+pub(super) fn rounded(x: f64) -> f64 {
     (x * 1e4).round() / 1e4
 }
 
-fn seconds(d: Duration) -> f64 {
+pub(super) fn seconds(d: Duration) -> f64 {
     rounded(d.as_secs_f64())
 }
 

@@ -84,11 +84,15 @@ settings! {
         /// Its public key, which `allow` must name.
         pub key: KeyText,
         /// The addresses from which its connections leave, at most one of each family.
+        #[serde(default)]
         pub address: Vec<IpAddr>,
         /// Networks behind it, whose hosts leave from their own addresses ([without proxy
         /// settings](transparent.md)).
         #[serde(default)]
         pub network: Vec<Network>,
+        /// Addresses from which nothing but its [packets](datagrams.md) leaves.
+        #[serde(default)]
+        pub tun: Vec<IpAddr>,
     }
 }
 
@@ -102,6 +106,12 @@ pub struct HandoffConfig {
 }
 
 impl MobileEntry {
+    /// From where its packets may come.
+    pub(in crate::base) fn sources(&self) -> impl Iterator<Item = Network> {
+        let addresses = self.address.iter().chain(&self.tun).copied().map(Network::from);
+        addresses.chain(self.network.iter().copied())
+    }
+
     /// One of all its addresses.
     pub(in crate::base) fn any(&self) -> Option<IpAddr> {
         let network = self.network.first().map(|network| network.prefix().0);
@@ -187,15 +197,21 @@ pub(in crate::base) fn check_mobiles(
     mobiles: &[MobileEntry],
     allow: &[PublicKey],
 ) -> Result<(), ConfigError> {
-    for (n, MobileEntry { key: KeyText(key), address, .. }) in mobiles.iter().enumerate() {
+    for (n, MobileEntry { key: KeyText(key), address, network, tun }) in mobiles.iter().enumerate()
+    {
+        if address.is_empty() && network.is_empty() && tun.is_empty() {
+            return contradiction(format!("`mobiles`: {key} has no address"));
+        }
         if !allow.contains(key) {
             return contradiction(format!("`mobiles`: the mobile {key} is not in `allow`"));
         }
         if mobiles[..n].iter().any(|other| other.key.0 == *key) {
             return contradiction(format!("`mobiles`: {key} stands there twice"));
         }
-        let taken = |ip: &IpAddr| mobiles[..n].iter().any(|other| other.address.contains(ip));
-        if let Some(ip) = address.iter().find(|ip| taken(ip)) {
+        let own = || address.iter().chain(tun);
+        let others =
+            || mobiles[..n].iter().flat_map(|other| other.address.iter().chain(&other.tun));
+        if let Some(ip) = own().find(|ip| others().any(|other| other == *ip)) {
             return contradiction(format!("`mobiles`: {ip} is another mobile's already"));
         }
         for family in [IpAddr::is_ipv4, IpAddr::is_ipv6] {

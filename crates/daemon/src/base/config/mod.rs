@@ -26,6 +26,7 @@ use crate::config::{
     role_settings,
 };
 use crate::keyfile::{KeyFileError, PresharedKeys};
+use crate::packets::{BaseTunConfig, BaseTunFile};
 use crate::publish::{self, PublishFile, Published};
 
 /// Where mobiles are served when nobody says.
@@ -69,6 +70,9 @@ role_settings! {
         /// The other bases, [tables](#handoff-peers-mobiles).
         #[arg(skip)]
         pub peers: Vec<PeerFile>,
+        /// How packets beside connections are carried on, a [table](datagrams.md).
+        #[arg(skip)]
+        pub tun: Option<BaseTunFile>,
         /// Addresses of mobiles, [tables](#handoff-peers-mobiles).
         #[arg(skip)]
         pub mobiles: Vec<MobileEntry>,
@@ -189,6 +193,8 @@ pub struct BaseConfig {
     pub publish: Vec<Published>,
     /// How connections move to other bases; `None` where there is no other.
     pub handoff: Option<HandoffConfig>,
+    /// How packets are carried on, if they are.
+    pub tun: Option<BaseTunConfig>,
     /// From where the connections of mobiles leave; others leave from the base's own address.
     pub mobiles: Vec<MobileEntry>,
 }
@@ -250,6 +256,18 @@ impl TryFrom<BaseFile> for BaseConfig {
         let publish = publish::published(file.publish, &allow)?;
         handoff::check_mobiles(&file.mobiles, &allow)?;
         let handoff = handoff::configured(file.handoff, file.peers, &file.mobiles, seal)?;
+        let tun = file.tun.map(BaseTunConfig::try_from).transpose()?;
+        if tun.is_some() && (hop != HopKind::Srp || seal == SealKind::None) {
+            let why = "`[tun]` is of hop = \"srp\" with the seal: no other carries packets, and \
+                       nobody else can prove whose they are";
+            return Err(config::contradiction(why));
+        }
+        if tun.is_some() && file.mobiles.is_empty() {
+            return Err(ConfigError::Missing {
+                what: "a mobile whose packets are carried",
+                how: "say [[mobiles]] with `key` and `address` or `tun` for each",
+            });
+        }
         let single = match (hop, seal, carrier) {
             (HopKind::SplitTcp, _, _) => Some("hop = \"split-tcp\" has one"),
             (_, SealKind::None, _) => Some("seal = \"none\" has one"),
@@ -272,6 +290,7 @@ impl TryFrom<BaseFile> for BaseConfig {
             mobile_tcp: file.mobile_tcp,
             publish,
             handoff,
+            tun,
             mobiles: file.mobiles,
             connect_timeout,
             limits: file.limits,

@@ -18,6 +18,8 @@ pub(super) use sent::{Fate, Purpose, Sent, SentLog};
 
 /// The tolerated reordering is halved after so long without a spurious loss.
 const REORDERING_MEMORY: Duration = Duration::from_secs(20);
+/// What one datagram's fate weighs in the share that is lost.
+const LOSS_WEIGHT: f64 = 1.0 / 64.0;
 /// A datagram that no acknowledgement covered is waited for so long, and one and a half round trips.
 const UNREPORTED: Duration = Duration::from_millis(25);
 
@@ -36,6 +38,8 @@ pub(super) struct Recovery {
     /// Bytes and datagrams declared lost.
     lost_bytes: u64,
     lost_datagrams: u64,
+    /// The share of datagrams lost of late, whatever the rate.
+    loss: f64,
     /// How much later than its successors a datagram may arrive before it counts as lost.
     reordering: Duration,
     reordering_seen: Time,
@@ -67,6 +71,7 @@ impl Recovery {
             acked: 0,
             lost_bytes: 0,
             lost_datagrams: 0,
+            loss: 0.0,
             reordering: Duration::ZERO,
             reordering_seen: now,
             loss_timer: None,
@@ -90,6 +95,12 @@ impl Recovery {
 
     pub(super) fn round_trip(&self) -> &RoundTrip {
         &self.round_trip
+    }
+
+    /// The share of datagrams lost of late; of the last few dozen, also where they are too few and too far apart to
+    /// measure a rate by.
+    pub(super) fn loss(&self) -> f64 {
+        self.loss
     }
 
     /// How much later than its successors a datagram may arrive before it counts as lost.
@@ -135,6 +146,7 @@ impl Recovery {
             {
                 self.delivered += u64::from(sent.size);
                 self.acked += 1;
+                self.loss -= self.loss * LOSS_WEIGHT;
                 outcome.progress = true;
                 arrived(sent);
             }
@@ -228,6 +240,7 @@ impl Recovery {
             } else if let Some(sent) = self.log.set_fate(number, Fate::Lost) {
                 self.lost_bytes += u64::from(sent.size);
                 self.lost_datagrams += 1;
+                self.loss += (1.0 - self.loss) * LOSS_WEIGHT;
                 lost(sent);
             }
         }

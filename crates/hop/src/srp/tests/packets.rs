@@ -232,6 +232,21 @@ fn a_call_beside_a_transfer_waits_for_nothing() {
     }
 }
 
+/// SRP-33: a call alone, whose packets are far apart, loses next to nothing either.
+#[test]
+fn a_call_alone_loses_next_to_nothing() {
+    for loss in [0.05, 0.1] {
+        let mut w = lossy(5, loss);
+        let mut flows = [Flow::new(0, Duration::from_millis(20))];
+        flows[0].until = Time::from_secs(40);
+        let sink = run(&mut w, &mut flows, |_| 160, None, Time::from_secs(41));
+        let late = sink.numbers(0).iter().filter(|n| **n > 100).count() as u64;
+        let residual = (flows[0].sent - 101 - late) as f64 / (flows[0].sent - 101) as f64;
+        let (loss_seen, stats) = (w.ends[0][0].rate.loss(), stats(&w, 0));
+        assert!(residual <= 0.002, "loss {loss}: residual {residual}, {loss_seen} {stats:?}");
+    }
+}
+
 /// SRP-33: flows that always have something share with the streams, and hosts share before flows do.
 #[test]
 fn hosts_share_before_flows() {

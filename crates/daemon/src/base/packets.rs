@@ -1,0 +1,182 @@
+//! Packets of mobiles at a base: whose they are, where they may go, and by which association they leave.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use lasthop_control::TunReport;
+use lasthop_hop::seal::PublicKey;
+use lasthop_hop::srp::PacketLane;
+use lasthop_kernel::network::Network;
+use lasthop_kernel::packet_tun::PacketTun;
+use lasthop_kernel::transparent::{BaseTunnel, Tunnel};
+use lasthop_units::{Seed, Time};
+use lasthop_wire::packet::{IcmpError, Packet};
+
+use super::BaseConfig;
+use crate::dial::Gate;
+use crate::error::RunError;
+use crate::keyfile;
+use crate::packets::{self, TunWay, Verdict};
+
+/// What the kernel has said of a target is believed for so long,
+const ADMITTED_FOR: Duration = Duration::from_secs(1);
+/// and of so many.
+const ADMITTED_MAX: usize = 4096;
+
+/// Whose an address is.
+#[derive(Clone, Debug, Default)]
+struct Owners {
+    addresses: BTreeMap<IpAddr, PublicKey>,
+    /// The most specific first.
+    networks: Vec<(Network, PublicKey)>,
+}
+
+impl Owners {
+    fn of(&self, ip: IpAddr) -> Option<PublicKey> {
+        let network = || self.networks.iter().find(|(network, _)| network.contains(ip));
+        self.addresses.get(&ip).or_else(|| network().map(|(_, key)| key)).copied()
+    }
+}
+
+/// A worker's queue of the device, and what its packets are judged by.
+pub(super) struct Packets {
+    way: TunWay,
+    owners: Owners,
+    admitted: HashMap<IpAddr, (Time, bool)>,
+}
+
+impl Packets {
+    /// One for each of so many workers; none if the configuration has no device.
+    ///
+    /// # Errors
+    ///
+    /// The device cannot be had, or packets not be led to it.
+    pub(super) fn open(config: &BaseConfig, workers: usize) -> Result<Vec<Self>, RunError> {
+        let Some(tun) = &config.tun else { return Ok(Vec::new()) };
+        let misfit = |error: &dyn std::fmt::Display| RunError::Misfit(error.to_string());
+        let queues =
+            PacketTun::open(&tun.name, workers, tun.mtu).map_err(|error| misfit(&error))?;
+        let all = |of: fn(&super::MobileEntry) -> Vec<Network>| {
+            config.mobiles.iter().flat_map(of).collect::<Vec<_>>()
+        };
+        let masqueraded = match tun.masquerade {
+            true => all(|mobile| mobile.tun.iter().copied().map(Network::from).collect()),
+            false => Vec::new(),
+        };
+        let tunnel = BaseTunnel {
+            addresses: tun.addresses.clone(),
+            mobiles: all(|mobile| mobile.sources().collect()),
+            masqueraded,
+        };
+        let mut tunnel = Some(Tunnel::base(&tun.name, &tunnel).map_err(|error| misfit(&error))?);
+        warn_unless_forwarding(&tunnel_families(config));
+        let mut owners = Owners::default();
+        for mobile in &config.mobiles {
+            let addresses = mobile.address.iter().chain(&mobile.tun);
+            owners.addresses.extend(addresses.map(|ip| (*ip, mobile.key.0)));
+            owners.networks.extend(mobile.network.iter().map(|network| (*network, mobile.key.0)));
+        }
+        owners.networks.sort_by_key(|(network, _)| std::cmp::Reverse(network.prefix().1));
+        let seed: Seed = keyfile::entropy().map_err(RunError::Kernel)?;
+        let seed = seed.stream("flows").next_u64();
+        let way = |device| TunWay::new(device, tun.addresses.clone(), seed, tunnel.take());
+        let ways = queues.into_iter().map(way);
+        Ok(ways.map(|way| Self { way, owners: owners.clone(), admitted: HashMap::new() }).collect())
+    }
+
+    pub(super) fn way(&mut self) -> &mut TunWay {
+        &mut self.way
+    }
+
+    pub(super) fn report(&self) -> TunReport {
+        self.way.report()
+    }
+
+    /// Hands what has come to the device to `send`, with the mobile that it is for.
+    pub(super) fn receive(
+        &mut self,
+        now: Time,
+        mut send: impl FnMut(PublicKey, &Packet, &[u8]) -> Verdict,
+    ) {
+        let Self { way, owners, .. } = self;
+        way.receive(now, |packet, bytes| match owners.of(packet.destination()) {
+            Some(key) => send(key, packet, bytes),
+            None => Verdict::Refused("nobody's"),
+        });
+    }
+
+    /// Whose a packet is that another worker has received.
+    pub(super) fn mobile_of(&self, packet: &Packet) -> Option<PublicKey> {
+        self.owners.of(packet.destination())
+    }
+
+    /// Hands a mobile's packets on, those that are from its own addresses and go where they may.
+    pub(super) fn deliver(
+        &mut self,
+        now: Time,
+        mobile: PublicKey,
+        lane: &mut PacketLane,
+        targets: &dyn Gate,
+    ) {
+        let Self { way, owners, admitted } = self;
+        way.deliver(now, lane, |packet| {
+            if owners.of(packet.source()) != Some(mobile) {
+                return Verdict::Refused("spoofed");
+            }
+            let to = packet.destination();
+            match admitted.get(&to) {
+                Some((at, verdict)) if now.since(*at) < ADMITTED_FOR => verdict_of(*verdict),
+                _ => {
+                    if admitted.len() >= ADMITTED_MAX {
+                        admitted.clear();
+                    }
+                    let verdict = targets.admits(SocketAddr::new(to, 0));
+                    admitted.insert(to, (now, verdict));
+                    verdict_of(verdict)
+                }
+            }
+        });
+    }
+}
+
+fn verdict_of(admitted: bool) -> Verdict {
+    if admitted { Verdict::Passed } else { Verdict::Answered("target", IcmpError::Prohibited) }
+}
+
+/// Puts a packet into a mobile's lane, if there is one.
+pub(super) fn send(
+    now: Time,
+    seed: u64,
+    lane: Option<&mut PacketLane>,
+    packet: &Packet,
+    bytes: &[u8],
+) -> Verdict {
+    match lane {
+        Some(lane) => packets::send(now, seed, lane, packet, bytes, packet.destination()),
+        None => Verdict::Answered("away", IcmpError::HostUnreachable),
+    }
+}
+
+/// The families of which mobiles have addresses.
+fn tunnel_families(config: &BaseConfig) -> [bool; 2] {
+    let has = |ipv6: bool| {
+        let mut all = config.mobiles.iter().flat_map(super::MobileEntry::sources);
+        all.any(|network| network.prefix().0.is_ipv6() == ipv6)
+    };
+    [has(false), has(true)]
+}
+
+/// Packets go on only where the kernel forwards them, which is the operator's to say.
+fn warn_unless_forwarding([ipv4, ipv6]: &[bool; 2]) {
+    let settings = [
+        (*ipv4, "net.ipv4.ip_forward", "/proc/sys/net/ipv4/ip_forward"),
+        (*ipv6, "net.ipv6.conf.all.forwarding", "/proc/sys/net/ipv6/conf/all/forwarding"),
+    ];
+    for (_, name, path) in settings.into_iter().filter(|(wanted, ..)| *wanted) {
+        if fs::read_to_string(path).is_ok_and(|value| value.trim() == "0") {
+            tracing::warn!("packets go no further than this host: say `sysctl {name}=1`");
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! Packets of a mobile: those that the kernel leads to the TUN device go to the base, and the other way about.
+
+use lasthop_kernel::packet_tun::PacketTun;
+use lasthop_kernel::transparent::{MobileTunnel, Numbers, Tunnel};
+use lasthop_units::Seed;
+use lasthop_wire::packet::IcmpError;
+
+use super::{Core, MobileConfig, MobileRole};
+use crate::error::RunError;
+use crate::hop::Hop;
+use crate::packets::{self, TunWay, Verdict};
+
+/// The mark of lasthop's own sockets.
+pub(super) fn mark(config: &MobileConfig) -> u32 {
+    config.transparent.as_ref().map_or(Numbers::MOBILE.mark, |transparent| transparent.numbers.mark)
+}
+
+/// The device, if the configuration has one.
+///
+/// # Errors
+///
+/// It cannot be had, or packets not be led to it.
+pub(super) fn open(config: &MobileConfig, seed: Seed) -> Result<Option<TunWay>, RunError> {
+    let Some(tun) = &config.tun else { return Ok(None) };
+    let misfit = |error: &dyn std::fmt::Display| RunError::Misfit(error.to_string());
+    let mut queues = PacketTun::open(&tun.name, 1, tun.mtu).map_err(|error| misfit(&error))?;
+    let tunnel = MobileTunnel {
+        addresses: tun.addresses.clone(),
+        host: tun.host,
+        interfaces: tun.interfaces.clone(),
+        exclude: tun.exclude.clone(),
+        tcp: tun.tcp,
+        mark: mark(config),
+    };
+    let tunnel = Tunnel::mobile(&tun.name, &tunnel).map_err(|error| misfit(&error))?;
+    let seed = seed.stream("flows").next_u64();
+    Ok(queues.pop().map(|device| TunWay::new(device, Vec::new(), seed, Some(tunnel))))
+}
+
+impl MobileRole {
+    /// Packets have come to the device.
+    pub(super) fn send_packets(&mut self, core: &mut Core) {
+        let Some(way) = &mut self.packets else { return };
+        let (now, seed, at) = (core.now, way.seed(), self.at);
+        way.receive(now, |packet, bytes| match core.hop.packets(at) {
+            Some(lane) => packets::send(now, seed, lane, packet, bytes, packet.source()),
+            None => Verdict::Answered("no association", IcmpError::HostUnreachable),
+        });
+    }
+
+    /// Packets may have come by the lane of a part's association.
+    pub(super) fn deliver_packets(&mut self, core: &mut Core, part: u32) {
+        if let Some(way) = &mut self.packets
+            && let Some(lane) = core.hop.packets_so_far(part)
+        {
+            way.deliver(core.now, lane, |_| Verdict::Passed);
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! What a packet is worth, by what it says of itself.
+
+use std::time::Duration;
+
+use lasthop_hop::PacketClass;
+use lasthop_wire::ip::Protocol;
+use lasthop_wire::packet::Packet;
+
+/// Code points of calls and their signalling (RFC 4594 section 2.3): CS5, EF, VOICE-ADMIT and AF4x.
+const CALLS: [u8; 6] = [40, 46, 44, 34, 36, 38];
+/// The port of QUIC's most frequent use (RFC 9114 section 3.1).
+const HTTPS: u16 = 443;
+
+/// The packets of a call: what is late is of no use.
+const CALL: PacketClass =
+    PacketClass { patience: 1.5, lifetime: Duration::from_millis(250), doubled: true };
+/// Packets of a transport that takes a loss for congestion: a little later is better than not at all.
+const TRANSPORT: PacketClass =
+    PacketClass { patience: 6.0, lifetime: Duration::from_secs(1), doubled: true };
+
+/// Calls and games send short packets; who sends longer ones by UDP, in bytes, has much to send.
+const LONG: usize = 1000;
+
+/// The class of a packet of this length.
+pub(super) fn class(packet: &Packet, length: usize) -> PacketClass {
+    let https = packet.ports.is_some_and(|(from, to)| from == HTTPS || to == HTTPS);
+    match packet.protocol {
+        _ if CALLS.contains(&packet.dscp()) => CALL,
+        Protocol::TCP => TRANSPORT,
+        Protocol::UDP if https || length >= LONG => TRANSPORT,
+        _ => PacketClass::default(),
+    }
+}

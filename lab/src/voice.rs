@@ -1,0 +1,131 @@
+//! A call beside a download: 50 packets a second of 160 bytes from the fixed host to the mobile, as G.711 makes them, and
+//! what the one who listens gets.
+
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use lasthop_kernel::netns::Netns;
+
+use crate::cell::{Plan, start_with_packets};
+use crate::client::{Client, Stop};
+use crate::error::LabError;
+use crate::http;
+use crate::scheme::{PACKET_ADDRESSES, Scheme};
+use crate::topology::{Family, Lab};
+use crate::transfer::{ENDLESS, Transfer};
+
+/// Between packets.
+const EVERY: Duration = Duration::from_millis(20);
+/// Bytes of a packet.
+const LENGTH: usize = 160;
+/// What has not come so long after the last packet was sent is lost.
+const LAST: Duration = Duration::from_secs(2);
+const PORT: u16 = 5004;
+
+/// What became of a call's packets.
+#[derive(Clone, Default, Debug)]
+pub struct Call {
+    /// Packets sent.
+    pub sent: u64,
+    /// How long each took that came, the shortest first.
+    delays: Vec<Duration>,
+}
+
+impl Call {
+    /// The share of packets that did not come.
+    pub fn residual_loss(&self) -> f64 {
+        let lost = self.sent.saturating_sub(self.delays.len() as u64);
+        lost as f64 / self.sent.max(1) as f64
+    }
+
+    /// The delay, one way, that so many per mille of those that came did not exceed.
+    pub fn delay(&self, per_mille: usize) -> Option<Duration> {
+        let last = self.delays.len().checked_sub(1)?;
+        self.delays.get((self.delays.len() * per_mille / 1000).min(last)).copied()
+    }
+}
+
+/// Makes a call of `plan.measured` across `plan`'s topology, beside a download by its scheme.
+///
+/// # Errors
+///
+/// As [`measure`](crate::cell::measure).
+pub fn call(plan: &Plan, program: &Path, stop: &Stop) -> Result<Call, LabError> {
+    let lab = Lab::start(&plan.topology)?;
+    let mut carrier = start_with_packets(plan, &lab, program)?;
+    let seed = plan.topology.seed.child("content");
+    let server = http::start(&lab.fixed, lab.server_address(plan.family), seed)?;
+    let client = Client::new(&lab.mobile, carrier.via(), server.address());
+    let bulk = Transfer::start(&server, &client, plan.direction, ENDLESS, plan.patience)?;
+    let listener = match plan.scheme {
+        Scheme::Srp => own(plan.family),
+        _ => lab.mobile_address(plan.family),
+    };
+    let mut run = || {
+        let check = || match stop.is_set() {
+            true => Err(LabError::Stopped),
+            false => carrier.check(),
+        };
+        let first = bulk.first_byte_while(check)?;
+        bulk.until_while(first + plan.settle, || Ok(()))?;
+        talk(&lab.fixed, &lab.mobile, SocketAddr::new(listener, PORT), plan.measured)
+    };
+    let called = run();
+    Ok(bulk.end(called)?.0)
+}
+
+/// The mobile's address for packets.
+fn own(family: Family) -> IpAddr {
+    let [v4, v6] = PACKET_ADDRESSES;
+    let text = if family == Family::V4 { v4 } else { v6 };
+    text.parse().unwrap_or(IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED))
+}
+
+/// Sends a call's packets from one host to an address of the other.
+fn talk(from: &Netns, to: &Netns, at: SocketAddr, lasting: Duration) -> Result<Call, LabError> {
+    let any = if at.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+    let io = |e| LabError::io("a call's socket", e);
+    let listener = to.enter(|| UdpSocket::bind(at))?.map_err(io)?;
+    let speaker = from.enter(|| UdpSocket::bind(any))?.map_err(io)?;
+    listener.set_read_timeout(Some(Duration::from_millis(50))).map_err(io)?;
+    let (start, over) = (Instant::now(), AtomicBool::new(false));
+    let mut call = Call::default();
+    thread::scope(|scope| {
+        let heard = scope.spawn(|| listen(&listener, start, &over));
+        let mut packet = [0; LENGTH];
+        while start.elapsed() < lasting {
+            let now = start.elapsed().as_nanos() as u64;
+            packet[..8].copy_from_slice(&now.to_be_bytes());
+            packet[8..16].copy_from_slice(&call.sent.to_be_bytes());
+            // A queue on the way that is full is as good as a loss.
+            let _ = speaker.send_to(&packet, at);
+            call.sent += 1;
+            let next = start + EVERY * call.sent as u32;
+            thread::sleep(next.saturating_duration_since(Instant::now()));
+        }
+        thread::sleep(LAST);
+        over.store(true, Ordering::Relaxed);
+        call.delays = heard.join().unwrap_or_default();
+    });
+    call.delays.sort_unstable();
+    Ok(call)
+}
+
+/// How long each packet took that came, none counted twice.
+fn listen(listener: &UdpSocket, start: Instant, over: &AtomicBool) -> Vec<Duration> {
+    let (mut delays, mut seen) = (Vec::new(), std::collections::HashSet::new());
+    let mut packet = [0; 2 * LENGTH];
+    while !over.load(Ordering::Relaxed) {
+        let Ok(LENGTH) = listener.recv(&mut packet) else { continue };
+        let now = start.elapsed();
+        let number =
+            |at: usize| packet[at..at + 8].iter().fold(0_u64, |n, byte| n << 8 | u64::from(*byte));
+        if seen.insert(number(8)) {
+            delays.push(now.saturating_sub(Duration::from_nanos(number(0))));
+        }
+    }
+    delays
+}

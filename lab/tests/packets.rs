@@ -1,0 +1,301 @@
+//! What is not TCP: a mobile's packets go through a TUN device, across a radio that loses, and leave at the base's.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod common;
+
+use std::fs;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::path::PathBuf;
+use std::process::Output;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use lasthop_control::{self as control, Report, TunReport};
+use lasthop_daemon::keyfile::{self, Existing};
+use lasthop_kernel::netns::Netns;
+use lasthop_lab::process::Daemon;
+use lasthop_lab::topology::{Family, Lab, Topology};
+use lasthop_radio::Errors;
+use serde_json::Value;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+/// The mobile's addresses, which no other host has.
+const OWN: [&str; 2] = ["10.9.0.7", "fd09::7"];
+/// The base's on its device.
+const BASE: [&str; 2] = ["10.9.0.1", "fd09::1"];
+/// And on the wire.
+const WIRED: [&str; 2] = ["10.0.1.1", "fd00:1::1"];
+const ECHO: u16 = 7;
+
+/// fixed host -- base -- radio -- mobile
+struct Scene {
+    lab: Lab,
+    program: PathBuf,
+    folder: tempfile::TempDir,
+    keys: [String; 2],
+}
+
+impl Scene {
+    /// With a radio that loses this share in both directions; none where a test may not have it.
+    fn new(loss: f64) -> Option<Self> {
+        let program = common::program()?;
+        let topology = match loss > 0.0 {
+            true => Topology::losing(Errors::Uniform(loss)),
+            false => Topology::default(),
+        };
+        let lab = common::lab(&topology)?;
+        let folder = tempfile::tempdir().unwrap();
+        let keys = ["base", "mobile"].map(|name| {
+            let keys = keyfile::generate().unwrap();
+            keyfile::store(&folder.path().join(name), &keys, Existing::Keep).unwrap();
+            keys.public().to_string()
+        });
+        echo(&lab.fixed);
+        Some(Self { lab, program, folder, keys })
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn start(&self, netns: &Netns, role: &str, config: &str) -> Daemon {
+        let path = self.path(&format!("{role}.toml"));
+        fs::write(&path, config).unwrap();
+        let mut command = netns.command(&self.program);
+        command.arg(role).arg("--config").arg(&path);
+        Daemon::spawn(command).unwrap()
+    }
+
+    /// A base whose mobile has its addresses under `as_what`, with more in `[tun]` and before it.
+    fn base(&self, as_what: &str, tun: &str, more: &str) -> Daemon {
+        let (key, control, mobile) = (self.path("base"), self.path("base.sock"), &self.keys[1]);
+        let addresses = format!("{as_what} = {OWN:?}");
+        let config = format!(
+            "listen = [\"[::]:4433\"]\nkey = {key:?}\nallow = [{mobile:?}]\ncontrol = {control:?}\n\
+             {more}\n[tun]\naddress = {BASE:?}\n{tun}\n[[mobiles]]\nkey = {mobile:?}\n{addresses}\n"
+        );
+        self.start(&self.lab.base, "base", &config)
+    }
+
+    /// A mobile with more in `[tun]`, whose association stands.
+    fn mobile(&self, tun: &str) -> Daemon {
+        let (key, control) = (self.path("mobile"), self.path("mobile.sock"));
+        let base = self.lab.base_from_mobile(Family::V4);
+        let config = format!(
+            "base = \"{base}\"\nbase_key = {:?}\nkey = {key:?}\ncontrol = {control:?}\n\
+             [tun]\naddress = {OWN:?}\n{tun}\n",
+            self.keys[0]
+        );
+        let mut mobile = self.start(&self.lab.mobile, "mobile", &config);
+        let start = Instant::now();
+        while !self.status("mobile").is_some_and(is_up) {
+            mobile.check().unwrap();
+            assert!(start.elapsed() < PATIENCE, "no association:\n{}", mobile.said());
+            thread::sleep(Duration::from_millis(20));
+        }
+        mobile
+    }
+
+    /// What a role reports, once it does.
+    fn status(&self, role: &str) -> Option<Report> {
+        control::query(&self.path(&format!("{role}.sock"))).ok()
+    }
+
+    fn tun(&self, role: &str) -> TunReport {
+        self.status(role).unwrap().tun.unwrap()
+    }
+
+    /// How many packets a role has refused by that name.
+    fn refused(&self, role: &str, name: &str) -> u64 {
+        self.tun(role).refused.get(name).copied().unwrap_or(0)
+    }
+
+    fn fixed(&self, n: usize) -> IpAddr {
+        self.lab.server_address([Family::V4, Family::V6][n]).ip()
+    }
+
+    fn at_mobile(&self, program: &str, args: &str) -> Output {
+        self.lab.mobile.command(program).args(args.split(' ')).output().unwrap()
+    }
+}
+
+fn is_up(report: Report) -> bool {
+    report.associations.iter().any(|association| association.state == "up")
+}
+
+fn text(output: &Output) -> String {
+    let both = [&output.stdout[..], &output.stderr[..]].concat();
+    String::from_utf8_lossy(&both).into_owned()
+}
+
+/// Answers each datagram with whom it saw, and the datagram behind that.
+fn echo(netns: &Netns) {
+    let socket = netns.enter(|| UdpSocket::bind(("::", ECHO)).unwrap()).unwrap();
+    thread::spawn(move || {
+        let mut datagram = vec![0; 65_536];
+        while let Ok((n, peer)) = socket.recv_from(&mut datagram) {
+            let mut answer = format!("{} ", peer.ip().to_canonical()).into_bytes();
+            answer.extend_from_slice(&datagram[..n]);
+            let _ = socket.send_to(&answer, peer);
+        }
+    });
+}
+
+/// What share of datagrams of a length came back, and whom the server saw.
+fn echoed(netns: &Netns, to: SocketAddr, count: usize, length: usize) -> (f64, String) {
+    let from = if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+    let socket = netns.enter(|| UdpSocket::bind(from).unwrap()).unwrap();
+    let (mut seen, mut back) = (String::new(), 0);
+    let mut answer = vec![0; 65_536];
+    for n in 0..count {
+        let datagram: Vec<u8> = (0..length).map(|at| (at * 7 + n) as u8).collect();
+        socket.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
+        socket.send_to(&datagram, to).unwrap();
+        while let Ok((got, _)) = socket.recv_from(&mut answer) {
+            let space = answer.iter().position(|byte| *byte == b' ').unwrap();
+            seen = String::from_utf8(answer[..space].to_vec()).unwrap();
+            if answer[space + 1..got] == datagram[..] {
+                back += 1;
+                break;
+            }
+        }
+    }
+    (back as f64 / count as f64, seen)
+}
+
+/// Of a radio that loses a tenth each way nothing is seen: by ping, by datagrams of all sizes, of both families.
+#[test]
+fn what_is_not_tcp_crosses_a_radio_that_loses() {
+    let Some(scene) = Scene::new(0.1) else { return };
+    let mut base = scene.base("address", "", "");
+    let mut mobile = scene.mobile("");
+    for n in 0..2 {
+        let fixed = scene.fixed(n);
+        let ping = scene.at_mobile("ping", &format!("-c 100 -i 0.02 -W 2 {fixed}"));
+        let said = text(&ping);
+        let lost: f64 = said
+            .split(", ")
+            .find_map(|part| part.split_once("% packet loss"))
+            .map(|(share, _)| share.parse().unwrap())
+            .unwrap_or_else(|| panic!("{said}"));
+        assert!(lost <= 4.0, "{said}");
+        let to = SocketAddr::new(fixed, ECHO);
+        for length in [1, 100, 1200, 1400, 5000] {
+            let (share, seen) = echoed(&scene.lab.mobile, to, 25, length);
+            assert!(share >= 0.9, "{share} of {length} bytes to {to}");
+            assert_eq!(seen, OWN[n], "the server sees the mobile itself");
+        }
+    }
+    let (up, down) = (scene.tun("mobile"), scene.tun("base"));
+    assert!(up.from_kernel > 200 && down.to_kernel > 200, "{up:?} {down:?}");
+    base.check().unwrap();
+    mobile.check().unwrap();
+    mobile.stop();
+    base.stop();
+    for netns in [&scene.lab.mobile, &scene.lab.base] {
+        for args in ["rule", "-6 rule", "route show table all", "-6 route show table all"] {
+            let left = text(&netns.command("ip").args(args.split(' ')).output().unwrap());
+            assert!(!left.contains("1070") && !left.contains("lasthop0"), "{args}: {left}");
+        }
+    }
+}
+
+/// The programs that people use find out what they always do: names, routers, the rate, the path's MTU.
+#[test]
+fn programs_find_what_they_find_without() {
+    let Some(scene) = Scene::new(0.02) else { return };
+    let _base = scene.base("address", "", "workers = 2");
+    let _mobile = scene.mobile("");
+    let fixed = scene.fixed(0);
+    // The base is a router on the way, and says so.
+    let route = text(&scene.at_mobile("traceroute", &format!("-n -q 2 -w 3 -m 4 {fixed}")));
+    assert!(route.contains(BASE[0]) && route.contains(&fixed.to_string()), "{route}");
+    // A server of names that knows one.
+    let names = scene.lab.fixed.enter(|| UdpSocket::bind((fixed, 53)).unwrap()).unwrap();
+    thread::spawn(move || {
+        let mut query = [0; 512];
+        while let Ok((n, peer)) = names.recv_from(&mut query) {
+            // The header says that it is an answer with one record; the query's OPT record is left out.
+            let end = 12 + query[12..n].iter().position(|byte| *byte == 0).unwrap() + 5;
+            let mut answer = query[..end].to_vec();
+            answer[2..12].copy_from_slice(&[0x81, 0x80, 0, 1, 0, 1, 0, 0, 0, 0]);
+            answer.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 192, 0, 2, 77]);
+            let _ = names.send_to(&answer, peer);
+        }
+    });
+    let answer = text(&scene.at_mobile("dig", &format!("@{fixed} +short +tries=3 name.example A")));
+    assert_eq!(answer.trim(), "192.0.2.77");
+    // Half of what the radio carries arrives, nearly all of it.
+    let mut server = scene.lab.fixed.command("iperf3");
+    server.args(["-s", "-1", "-p", "5201"]);
+    let _server = Daemon::spawn(server).unwrap();
+    thread::sleep(Duration::from_millis(300));
+    let args = format!("-c {fixed} -p 5201 -u -b 8M -l 1200 -t 3 --json");
+    let run = scene.at_mobile("iperf3", &args);
+    let report: Value = serde_json::from_slice(&run.stdout).unwrap_or_default();
+    let lost = report["end"]["sum"]["lost_percent"].as_f64();
+    assert!(lost.is_some_and(|lost| lost < 1.0), "{lost:?}: {}", text(&run));
+    // What is too long for the device is answered as a router does.
+    let big = |ip: &str| {
+        let ping = scene
+            .lab
+            .fixed
+            .command("ping")
+            .args(["-c", "2", "-M", "do", "-s", "1400", ip])
+            .output();
+        text(&ping.unwrap())
+    };
+    let said = big(OWN[0]);
+    assert!(said.contains("mtu = 1280") || said.contains("mtu=1280"), "{said}");
+}
+
+/// A base that masquerades lets packets leave from its own address; answers find their way.
+#[test]
+fn a_base_that_masquerades_speaks_for_its_mobile() {
+    let Some(scene) = Scene::new(0.0) else { return };
+    let _base = scene.base("tun", "masquerade = true", "");
+    let _mobile = scene.mobile("tcp = true");
+    for n in 0..2 {
+        let to = SocketAddr::new(scene.fixed(n), ECHO);
+        let (share, seen) = echoed(&scene.lab.mobile, to, 5, 300);
+        assert!(share >= 0.8, "{share}");
+        assert_eq!(seen, WIRED[n], "the server sees the base");
+    }
+    let ping = scene.at_mobile("ping", &format!("-c 3 -i 0.1 {}", scene.fixed(0)));
+    assert!(text(&ping).contains(" 0% packet loss"), "{}", text(&ping));
+}
+
+/// Nobody reaches what the base's rules deny, nor speaks for another, nor comes into the base itself.
+#[test]
+fn packets_keep_to_the_rules_of_the_base() {
+    let Some(scene) = Scene::new(0.0) else { return };
+    let denied = scene.fixed(0);
+    let _base = scene.base("address", "", &format!("[targets]\ndeny = [\"{denied}\"]"));
+    let _mobile = scene.mobile("");
+    let said = text(&scene.at_mobile("ping", &format!("-c 2 -W 2 {denied}")));
+    assert!(said.contains("Packet filtered"), "{said}");
+    assert!(scene.refused("base", "target") >= 2);
+    // The other family is not denied, and the base itself never reached.
+    let said = text(&scene.at_mobile("ping", &format!("-c 2 -W 2 {}", scene.fixed(1))));
+    assert!(said.contains(" 0% packet loss"), "{said}");
+    let said = text(&scene.at_mobile("ping", &format!("-c 2 -W 2 {}", WIRED[1])));
+    assert!(said.contains("100% packet loss"), "{said}");
+    // Packets from an address that is another's.
+    scene.lab.mobile.ip("addr add 10.9.0.99/32 dev lasthop0\n").unwrap();
+    scene.lab.mobile.ip("rule add from 10.9.0.99 lookup 1070 pref 900\n").unwrap();
+    let ping = format!("-c 2 -W 1 -I 10.9.0.99 {}", Ipv4Near(scene.fixed(0)));
+    let said = text(&scene.at_mobile("ping", &ping));
+    assert!(said.contains("100% packet loss"), "{said}");
+    assert!(scene.refused("base", "spoofed") >= 2, "{:?}", scene.status("base"));
+}
+
+/// The address after one of IPv4.
+struct Ipv4Near(IpAddr);
+
+impl std::fmt::Display for Ipv4Near {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let IpAddr::V4(ip) = self.0 else { return Err(std::fmt::Error) };
+        std::net::Ipv4Addr::from_bits(ip.to_bits() + 1).fmt(f)
+    }
+}
