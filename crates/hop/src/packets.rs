@@ -65,7 +65,7 @@ pub struct PacketStats {
     pub dropped_old: u64,
     /// Marked rather than dropped.
     pub marked: u64,
-    /// Lost on the hop, and too old to be sent again.
+    /// Lost on the hop or sent in part at most, and too old to be sent again or further.
     pub given_up: u64,
     /// Delivered, and their bytes.
     pub received: u64,

@@ -32,6 +32,8 @@ pub(super) struct MtuSearch {
     /// The size being tried and how often it was lost.
     trying: Option<(usize, u32)>,
     in_flight: bool,
+    /// No data has left since the last probe.
+    was_last: bool,
     /// Large datagrams lost since one arrived, and whether a small one arrived meanwhile.
     large_lost: u32,
     small_arrived: u32,
@@ -49,6 +51,7 @@ impl MtuSearch {
             ceiling,
             trying: None,
             in_flight: false,
+            was_last: false,
             large_lost: 0,
             small_arrived: 0,
             next_search: Time::ZERO,
@@ -84,8 +87,19 @@ impl MtuSearch {
         };
         let losses = self.trying.map_or(0, |(_, n)| n);
         self.trying = Some((size, losses));
-        self.in_flight = true;
+        (self.in_flight, self.was_last) = (true, true);
         Some(size)
+    }
+
+    /// It is the turn of data, if there is any: on a slow hop a probe may be lost before its time at the rate is over,
+    /// and the next would be due as soon as data.
+    pub(super) fn gives_way(&self) -> bool {
+        self.was_last
+    }
+
+    /// Data has left.
+    pub(super) fn on_data_sent(&mut self) {
+        self.was_last = false;
     }
 
     /// A probe arrived.
@@ -191,6 +205,18 @@ mod tests {
             assert_eq!(search(1472, 0.2, seed), 1472, "seed {seed}");
             let found = search(1400, 0.2, seed);
             assert!((1400 - CLOSE_ENOUGH..=1400).contains(&found), "seed {seed}: {found}");
+        }
+    }
+
+    /// As in the simulator's schedule 5130 with packets, where the search took all turns for many seconds.
+    #[test]
+    fn after_each_probe_data_has_a_turn() {
+        let mut m = MtuSearch::new(1200, 1472);
+        for _ in 0..3 {
+            assert!(!m.gives_way() && m.probe(Time::from_secs(1)).is_some());
+            m.on_probe_lost(0.3);
+            assert!(m.gives_way());
+            m.on_data_sent();
         }
     }
 

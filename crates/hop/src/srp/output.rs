@@ -35,6 +35,7 @@ impl Srp {
         let free = paced && room;
         if free
             && self.recovery.largest_acked() > 0
+            && !(self.mtu.gives_way() && self.has_data(now))
             && let Some(size) = self.mtu.probe(now)
         {
             return self.poll_mtu_probe(now, size, out);
@@ -199,6 +200,7 @@ impl Srp {
         let mut contents = Contents::new();
         self.streams.write_controls(&mut w, &mut contents);
         if data {
+            self.mtu.on_data_sent();
             self.write_data(now, &mut w, &mut contents);
         }
         if contents.is_empty() {

@@ -22,7 +22,7 @@ const PACKET_COST: usize = 128;
 const FLOWS_KEPT: usize = 32;
 /// Packets of which parts are missing, at most.
 const PARTIAL_MAX: usize = 256;
-/// Nobody waits longer, whatever the peer says.
+/// Nobody waits longer, whatever the peer says, nor parts for the rest of their packet.
 const PATIENCE_MAX: Duration = Duration::from_secs(5);
 
 /// What a packet of this length costs to keep.
@@ -48,6 +48,8 @@ struct Arrived {
 struct Partial {
     data: Vec<u8>,
     got: RangeSet,
+    /// What is missing is not waited for any longer.
+    due: Time,
 }
 
 /// Packets that came.
@@ -84,7 +86,8 @@ impl Incoming {
 
     /// When [`handle_timeout`](Self::handle_timeout) must be called.
     pub(super) fn next_timeout(&self) -> Option<Time> {
-        self.timers.next()
+        let partial = self.partial.first_key_value().map(|(_, partial)| partial.due);
+        self.timers.next().into_iter().chain(partial).min()
     }
 
     /// The next packet to be taken, and whether it is to be marked.
@@ -120,11 +123,12 @@ impl Incoming {
         }
         let length = frame.part.map_or(frame.data.len(), |(_, total)| total as usize);
         let known = self.partial.contains_key(&frame.number);
+        while !known && self.bytes + cost(length) > BYTES_MAX && self.drop_partial(pool, stats) {}
         if !known && (self.bytes + cost(length) > BYTES_MAX || cost(length) > room) {
             stats.dropped_received += 1;
             return Ok(());
         }
-        let Some(data) = self.joined(frame, length, (pool, stats))? else { return Ok(()) };
+        let Some(data) = self.joined(now, frame, length, (pool, stats))? else { return Ok(()) };
         // It is not known yet, or it would have been turned away above.
         let _ = self.seen.accept(frame.number);
         let patience = Duration::from_millis(frame.patience_ms).min(PATIENCE_MAX);
@@ -146,6 +150,8 @@ impl Incoming {
             self.held.insert((flow, number), arrived);
             return Ok(());
         }
+        // The sender has given up what those before this one wait for, or they would be named as what it waits for.
+        self.release(flow, number, stats);
         self.deliver_in_order(arrived, stats);
         self.release(flow, 0, stats);
         Ok(())
@@ -154,6 +160,7 @@ impl Incoming {
     /// The whole packet, if nothing is missing of it any more.
     fn joined(
         &mut self,
+        now: Time,
         frame: &PacketFrame<'_>,
         length: usize,
         (pool, stats): (&mut Pool, &mut PacketStats),
@@ -172,7 +179,7 @@ impl Incoming {
             let mut data = pool.take();
             data.resize(length, 0);
             *bytes += cost(length);
-            Partial { data, got: RangeSet::default() }
+            Partial { data, got: RangeSet::default(), due: now + PATIENCE_MAX }
         });
         let offset = offset as usize;
         if partial.data.len() != length {
@@ -185,13 +192,18 @@ impl Incoming {
             return Ok(self.partial.remove(&frame.number).map(|partial| partial.data));
         }
         // What is missing of the oldest comes too late most likely.
-        if self.partial.len() > PARTIAL_MAX
-            && let Some((_, oldest)) = self.partial.pop_first()
-        {
-            stats.dropped_received += 1;
-            self.drop(oldest.data, pool);
+        if self.partial.len() > PARTIAL_MAX {
+            self.drop_partial(pool, stats);
         }
         Ok(None)
+    }
+
+    /// Drops the oldest packet of which parts are missing, if there is one.
+    fn drop_partial(&mut self, pool: &mut Pool, stats: &mut PacketStats) -> bool {
+        let Some((_, oldest)) = self.partial.pop_first() else { return false };
+        stats.dropped_received += 1;
+        self.drop(oldest.data, pool);
+        true
     }
 
     fn deliver(&mut self, arrived: Arrived, stats: &mut PacketStats) {
@@ -239,13 +251,11 @@ impl Incoming {
         while let Some((flow, number)) = self.timers.pop_due(now) {
             self.release(flow, number, stats);
         }
-        // A packet of which parts are missing waits until they would be turned away.
+        // The missing parts of a packet may be too old for the sender, or would be turned away.
         let oldest = self.oldest();
-        while self.partial.first_key_value().is_some_and(|(number, _)| *number < oldest)
-            && let Some((_, partial)) = self.partial.pop_first()
-        {
-            stats.dropped_received += 1;
-            self.drop(partial.data, pool);
+        let over = |(number, partial): (&u64, &Partial)| *number < oldest || partial.due <= now;
+        while self.partial.first_key_value().is_some_and(over) {
+            self.drop_partial(pool, stats);
         }
     }
 }

@@ -88,7 +88,8 @@ struct Slot {
     after: u64,
     /// When it is not worth sending again.
     deadline: Time,
-    patience_ms: u64,
+    /// Those behind it in its flow wait for it.
+    ordered: bool,
     /// What was sent of it for the first time.
     cut: usize,
     /// What has arrived, of one that was cut.
@@ -308,11 +309,10 @@ impl Outgoing {
         while let Some(part) = self.repeats.pop_front() {
             let Some(slot) = self.slot_of(part) else { continue };
             if now >= slot.deadline {
-                stats.given_up += 1;
-                self.forget(part.slot, pool);
+                self.give_up(part.slot, pool, stats);
                 continue;
             }
-            let Some(written) = self.put(part, hop, w, contents) else {
+            let Some(written) = self.put(now, part, hop, w, contents) else {
                 return self.repeats.push_front(part);
             };
             stats.repeated += 1;
@@ -335,9 +335,14 @@ impl Outgoing {
                 self.current = None;
                 continue;
             }
+            // What has begun to leave may still wait for its turn too long, in a silence for instance.
+            if now > slot.deadline.max(slot.queued_at + slot.class.lifetime) {
+                self.give_up(index, pool, stats);
+                continue;
+            }
             let (cut, length) = (slot.cut as u16, slot.data.len());
             let part = PacketPart { slot: index, number, offset: cut, len: length as u16 - cut };
-            let Some(written) = self.put(part, hop, w, contents) else { return };
+            let Some(written) = self.put(now, part, hop, w, contents) else { return };
             let slot = &mut self.slots[index as usize];
             slot.cut += usize::from(written);
             if slot.cut < length {
@@ -377,9 +382,8 @@ impl Outgoing {
             let patience = hop.patience(&slot.class);
             (slot.number, slot.deadline) = (number, now + patience);
             // What comes without patience is not waited for, and does not wait.
-            (slot.patience_ms, slot.after) = (0, 0);
-            if !patience.is_zero() {
-                slot.patience_ms = patience.as_millis() as u64 + 1;
+            (slot.ordered, slot.after) = (!patience.is_zero(), 0);
+            if slot.ordered {
                 slot.after = core::mem::replace(&mut of.last, number);
             }
             stats.sent += 1;
@@ -467,6 +471,7 @@ impl Outgoing {
     /// Writes a part, or as much of it as there is room for if that is worth it: how many bytes.
     fn put(
         &mut self,
+        now: Time,
         part: PacketPart,
         hop: &HopView,
         w: &mut Writer<'_>,
@@ -475,7 +480,7 @@ impl Outgoing {
         let slot = &self.slots[part.slot as usize];
         let total = slot.data.len();
         let offset = usize::from(part.offset);
-        let mut frame = self.frame(slot, part);
+        let mut frame = self.frame(now, slot, part);
         // One byte is left for the frame that asks for an answer at once.
         let mut room = w.room().checked_sub(frame.overhead() + 1)?.min(PART_MAX);
         if usize::from(part.len) > room {
@@ -511,7 +516,8 @@ impl Outgoing {
         let Some(slot) = self.slot_of(part).filter(|slot| now < slot.deadline) else {
             return false;
         };
-        let (whole, mut frame) = (usize::from(part.len) == slot.data.len(), self.frame(slot, part));
+        let (whole, mut frame) =
+            (usize::from(part.len) == slot.data.len(), self.frame(now, slot, part));
         frame.data = &slot.data[usize::from(part.offset)..][..usize::from(part.len)];
         if frame.overhead() + frame.data.len() >= w.room() || !w.put(&Frame::Packet(frame)) {
             return false;
@@ -522,13 +528,16 @@ impl Outgoing {
     }
 
     /// The frame of a part, but for its bytes.
-    fn frame(&self, slot: &Slot, part: PacketPart) -> PacketFrame<'static> {
+    fn frame(&self, now: Time, slot: &Slot, part: PacketPart) -> PacketFrame<'static> {
         let total = slot.data.len();
+        // What was sent before it is sent again until its own time is over, and no longer: so it waits at the receiver
+        // for what is left of that, whenever this transmission arrives.
+        let left = slot.deadline.since(now).as_millis() as u64 + 1;
         PacketFrame {
             number: slot.number,
             flow: u64::from(self.flows[usize::from(slot.flow)].bucket),
             after: slot.number - if slot.after == 0 { slot.number } else { slot.after },
-            patience_ms: slot.patience_ms,
+            patience_ms: if slot.ordered { left } else { 0 },
             ce: slot.ce,
             part: (usize::from(part.len) < total).then_some((u64::from(part.offset), total as u64)),
             data: &[],
@@ -569,12 +578,18 @@ impl Outgoing {
         if now < slot.deadline {
             return self.repeats.push_back(part);
         }
+        self.give_up(part.slot, pool, stats);
+    }
+
+    /// A packet, or a part, is not sent any more. What follows it in its flow need not wait for it.
+    fn give_up(&mut self, index: u32, pool: &mut Pool, stats: &mut PacketStats) {
         stats.given_up += 1;
-        let (flow, number, after) = (usize::from(slot.flow), slot.number, slot.after);
-        if self.flows[flow].last == number {
-            self.flows[flow].last = after;
+        let Slot { flow, number, after, .. } = self.slots[index as usize];
+        let of = &mut self.flows[usize::from(flow)];
+        if of.last == number {
+            of.last = after;
         }
-        self.forget(part.slot, pool);
+        self.forget(index, pool);
     }
 
     /// A packet is over, whatever became of it.

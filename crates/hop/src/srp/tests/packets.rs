@@ -70,7 +70,7 @@ impl Sink {
     fn delay(&self, flow: u64, per_mille: usize) -> Duration {
         let mut all: Vec<Duration> = self.of[&flow].iter().map(|(_, delay)| *delay).collect();
         all.sort();
-        all[all.len() * per_mille / 1000]
+        all[(all.len() * per_mille / 1000).min(all.len() - 1)]
     }
 }
 
@@ -102,6 +102,17 @@ fn run(
         sink.drain(now, &mut w.ends[0][1]);
     }
     sink
+}
+
+/// The `n`th datagram that comes has this packet.
+fn deliver(end: &mut Srp, n: u64, frame: PacketFrame<'_>) {
+    let mut buf = [0; 1500];
+    let mut w = Writer::new(&mut buf);
+    assert!(w.put(&Frame::Packet(frame)));
+    let len = w.len();
+    let now = Time::from_millis(n);
+    let _ = end.handle(now, n, &buf[..len]);
+    while end.poll(now, &mut [0; 1500]).is_some() {}
 }
 
 fn stats(w: &Pairs, side: usize) -> PacketStats {
@@ -170,6 +181,92 @@ fn what_is_given_up_holds_nobody_up_for_longer() {
     let numbers = sink.numbers(1);
     assert_eq!(numbers.len() as u64, flows[0].sent - 1, "{:?}", stats(&w, 0));
     assert!(!numbers.contains(&20) && sink.delay(1, 990) < 3 * RTT, "{:?}", sink.delay(1, 990));
+}
+
+/// SRP-31: a packet that came and that the sender gave up all the same, since the news of it was lost, does not come
+/// after its successor. As in the simulator's schedule 1 with packets.
+#[test]
+fn what_is_given_up_and_came_is_not_overtaken() {
+    let [mut end, _] = pair(&HopConfig::default(), &HopConfig::default(), Time::ZERO);
+    let frame = |number, after| PacketFrame {
+        number,
+        flow: 1,
+        after: number - after,
+        patience_ms: 100,
+        ce: false,
+        part: None,
+        data: &[1, 2, 3],
+    };
+    deliver(&mut end, 1, PacketFrame { after: 0, ..frame(1, 1) });
+    // It waits for number 2, which is lost. The fourth is no longer told to wait for either.
+    deliver(&mut end, 2, PacketFrame { data: &[3], ..frame(3, 2) });
+    deliver(&mut end, 3, PacketFrame { data: &[4], ..frame(4, 1) });
+    let lane = end.packets().unwrap();
+    for expected in [[1, 2, 3].as_slice(), &[3], &[4]] {
+        assert_eq!(lane.front(), Some((expected, false)));
+        lane.pop();
+    }
+}
+
+/// SRP-30: nor is a packet that had its turn before a silence and did not fit into the last datagram, or not whole. As
+/// in the simulator's schedules 7 and 71 with packets.
+#[test]
+fn what_had_its_turn_before_a_silence_is_not_sent_after_it() {
+    for (length, every) in [(1000, 1000), (3000, 2000)] {
+        let mut w = Pairs::new(8);
+        w.silences = alloc::vec![(Time::from_secs(3), Time::from_secs(7))];
+        let class = PacketClass { lifetime: Duration::from_millis(200), ..PacketClass::default() };
+        let mut flows = [Flow { class, ..Flow::new(1, Duration::from_micros(every)) }];
+        let sink = run(&mut w, &mut flows, |_| length, None, Time::from_secs(11));
+        let slowest = sink.delay(1, 1000);
+        assert!(slowest < class.lifetime + 3 * RTT, "{length} B: {slowest:?}");
+    }
+}
+
+/// SRP-31: one that is sent again waits for others only as long as one that need not. As in the simulator's schedule
+/// 42 with packets.
+#[test]
+fn what_is_sent_again_waits_no_longer_for_others() {
+    let mut w = Pairs::new(42);
+    // The first of those that are lost are too old when that is known.
+    w.pipes[0].loses = Some(Box::new(move |now, _| {
+        (Time::from_millis(1995)..Time::from_millis(2170)).contains(&now)
+    }));
+    let class = PacketClass { patience: 4.0, doubled: false, ..PacketClass::default() };
+    let mut flows = [Flow { class, ..Flow::new(1, Duration::from_millis(10)) }];
+    let sink = run(&mut w, &mut flows, |_| 200, None, Time::from_secs(11));
+    let (slowest, patience) = (sink.delay(1, 1000), RTT.mul_f64(class.patience * 1.1));
+    assert!(slowest > patience && slowest <= patience + RTT, "{slowest:?}");
+    let lost = flows[0].sent - sink.numbers(1).len() as u64;
+    assert!((1..17).contains(&lost), "{lost}: {:?}", stats(&w, 0));
+}
+
+/// SRP-32, SRP-34: parts of what never comes whole make room in time, and for what is newer. As in the simulator's
+/// schedule 0 with packets.
+#[test]
+fn parts_of_what_never_comes_are_dropped() {
+    let [mut end, _] = pair(&HopConfig::default(), &HopConfig::default(), Time::ZERO);
+    let whole = PacketFrame {
+        number: 1,
+        flow: 1,
+        after: 0,
+        patience_ms: 0,
+        ce: false,
+        part: None,
+        data: &[1; 1000],
+    };
+    // Those that would be kept hold more than may be held.
+    for number in 1..200 {
+        let part = Some((0, 60_000));
+        deliver(&mut end, number, PacketFrame { number, part, ..whole });
+    }
+    deliver(&mut end, 200, PacketFrame { number: 200, ..whole });
+    assert!(end.packets().unwrap().front().is_some());
+    end.packets().unwrap().pop();
+    assert!(end.next_timeout().is_some_and(|at| at < Time::from_secs(10)));
+    end.handle_timeout(Time::from_secs(10));
+    let packets = crate::transport::Transport::stats(&end).packets;
+    assert_eq!((packets.bytes_held, packets.dropped_received), (0, 199));
 }
 
 /// SRP-32: packets of any length cross, and those that were cut are joined, also where less passes than before.
@@ -330,29 +427,20 @@ fn a_hostile_peer_fills_no_memory() {
         part: None,
         data: &[1; 1000],
     };
-    let mut buf = [0; 1500];
-    let mut send = |end: &mut Srp, n: u64, frame: PacketFrame<'_>| {
-        let mut w = Writer::new(&mut buf);
-        assert!(w.put(&Frame::Packet(frame)));
-        let len = w.len();
-        let now = Time::from_millis(n);
-        let _ = end.handle(now, n, &buf[..len]);
-        while end.poll(now, &mut [0; 1500]).is_some() {}
-    };
     let new = || pair(&HopConfig::default(), &HopConfig::default(), Time::ZERO);
     let [mut end, _] = new();
-    send(&mut end, 1, PacketFrame { flow: 1024, ..frame });
+    deliver(&mut end, 1, PacketFrame { flow: 1024, ..frame });
     assert_eq!(end.closed(), Some(CloseReason::Protocol));
     let [mut end, _] = new();
-    send(&mut end, 1, PacketFrame { part: Some((0, 2000)), ..frame });
-    send(&mut end, 2, PacketFrame { part: Some((0, 3000)), ..frame });
+    deliver(&mut end, 1, PacketFrame { part: Some((0, 2000)), ..frame });
+    deliver(&mut end, 2, PacketFrame { part: Some((0, 3000)), ..frame });
     assert_eq!(end.closed(), Some(CloseReason::Protocol));
     for part in [None, Some((0, 60_000))] {
         let [mut end, _] = new();
         // Each waits for one that never comes.
         for n in 1..40_000 {
             let flow = n % 1000;
-            send(&mut end, n, PacketFrame { number: 2 * n, after: 1, flow, part, ..frame });
+            deliver(&mut end, n, PacketFrame { number: 2 * n, after: 1, flow, part, ..frame });
         }
         let packets = crate::transport::Transport::stats(&end).packets;
         assert!(packets.bytes_held < 20 << 20 && packets.dropped_received > 0, "{packets:?}");
