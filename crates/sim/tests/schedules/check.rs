@@ -41,6 +41,14 @@ pub(crate) enum Check {
     Memory,
     /// When every connection is over, nothing is left of them.
     Forgotten,
+    /// A packet that arrives is one that was sent, whole and unchanged.
+    PacketsExact,
+    /// No packet arrives twice.
+    PacketsOnce,
+    /// Packets of a flow that have patience arrive in the order in which they were sent.
+    PacketsOrdered,
+    /// None arrives later than what it may wait to be sent, its patience, and a datagram's way.
+    PacketsTimely,
     /// Machines do not spin, send without end or speak of what is over.
     Sane,
 }

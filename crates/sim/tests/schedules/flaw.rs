@@ -34,6 +34,14 @@ pub(crate) enum Flaw {
     Spins,
     /// There is always one more datagram.
     SendsWithoutEnd,
+    /// A packet is changed now and then.
+    ChangesPackets,
+    /// A packet comes twice now and then.
+    DoublesPackets,
+    /// Two packets change places now and then.
+    MisordersPackets,
+    /// A packet comes very late now and then.
+    KeepsPackets,
 }
 
 impl Flaw {

@@ -2,8 +2,9 @@
 
 use core::net::SocketAddrV4;
 
-use lasthop_hop::seal::Keypair;
-use lasthop_hop::{AssociationEvent, AssociationId, Base, HopConfig, Mobile, Streams};
+use lasthop_hop::seal::{Keypair, PublicKey};
+use lasthop_hop::srp::PacketLane;
+use lasthop_hop::{AssociationEvent, AssociationId, Base, HopConfig, HopStats, Mobile, Streams};
 use lasthop_units::{Bytes, Duration, LinkEvent, Seed, Time};
 
 use crate::flaw::{Flaw, Flawed};
@@ -88,11 +89,13 @@ impl Hop {
             let allowed = self.mobiles.iter().map(|keys| *keys.public()).collect();
             Base::new(config, self.base.clone(), allowed, entropy)
         };
-        self.endpoint(HopMachine::Base(Box::new(end), Vec::new()))
+        let mut endpoint = self.endpoint(HopMachine::Base(Box::new(end), Vec::new()));
+        endpoint.mobiles = self.mobiles.iter().map(|keys| *keys.public()).collect();
+        endpoint
     }
 
     fn endpoint(&self, end: HopMachine) -> Endpoint {
-        Endpoint { end, flaw: self.flaw, lost: None, last: None, commits: 0 }
+        Endpoint { end, flaw: self.flaw, lost: None, last: None, commits: 0, mobiles: Vec::new() }
     }
 }
 
@@ -106,6 +109,8 @@ pub(crate) struct Endpoint {
     last: Option<(SocketAddrV4, usize)>,
     /// How often streams were written to.
     commits: u64,
+    /// At the base, the mobiles in order.
+    mobiles: Vec<PublicKey>,
 }
 
 enum HopMachine {
@@ -203,16 +208,53 @@ impl Endpoint {
         Some(Flawed { streams, flaw: self.flaw, commits: &mut self.commits })
     }
 
+    /// The packets of an association; none where it is not up, or lost.
+    pub(crate) fn lane(&mut self, index: usize) -> Option<&mut PacketLane> {
+        match &mut self.end {
+            HopMachine::Mobile(mobile) => mobile.packets(),
+            HopMachine::Base(base, associations) => {
+                base.association_mut(*associations.get(index)?)?.packets()
+            }
+        }
+    }
+
+    /// Which mobile's packets an association has, and how it fares; none where it has none.
+    pub(crate) fn lane_of(&mut self, index: usize) -> Option<(usize, HopStats)> {
+        self.lane(index)?;
+        match &self.end {
+            HopMachine::Mobile(mobile) => Some((0, mobile.stats())),
+            HopMachine::Base(base, associations) => {
+                let id = *associations.get(index)?;
+                let key = base.mobile(id)?;
+                let mobile = self.mobiles.iter().position(|mobile| *mobile == key)?;
+                Some((mobile, base.association(id)?.stats()))
+            }
+        }
+    }
+
+    /// Datagrams of all associations that came and were new.
+    pub(crate) fn datagrams_received(&self) -> u64 {
+        self.stats().map(|stats| stats.datagrams_received).sum()
+    }
+
+    /// Bytes of packets that associations hold.
+    pub(crate) fn packets_held(&self) -> u64 {
+        self.stats().map(|stats| stats.packets.bytes_held).sum()
+    }
+
     /// Streams that each association has not forgotten, and bytes that it holds for sending, for
     /// resending and for reading.
     pub(crate) fn held(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.stats().map(|stats| (stats.streams as u64, stats.memory.get()))
+    }
+
+    fn stats(&self) -> impl Iterator<Item = HopStats> + '_ {
         let (mobile, base) = match &self.end {
             HopMachine::Mobile(mobile) => (Some(mobile.stats()), None),
             HopMachine::Base(base, _) => {
                 (None, Some(base.associations().map(|(_, _, a)| a.stats())))
             }
         };
-        let all = mobile.into_iter().chain(base.into_iter().flatten());
-        all.map(|stats| (stats.streams as u64, stats.memory.get()))
+        mobile.into_iter().chain(base.into_iter().flatten())
     }
 }

@@ -12,6 +12,7 @@ mod crossing;
 mod flaw;
 mod hop;
 mod node;
+mod packets;
 mod plan;
 mod random;
 mod run;
@@ -23,7 +24,7 @@ use lasthop_testing::{is_set, number, run_all, schedules};
 
 use check::Check;
 use flaw::Flaw;
-use schedule::{Failure, Report, Schedule, attempt, run};
+use schedule::{Failure, Report, Schedule, attempt, run, run_with_packets};
 use simplify::simplify;
 
 /// The failure, and what of its schedule it needs.
@@ -32,29 +33,42 @@ fn explain(failure: &Failure) -> String {
     format!("{failure}\nthe same with less: {}\nof {}", simpler.violation, schedule.summary())
 }
 
+/// What schedules came to, and a panic with the first that failed.
+fn judge(results: Vec<Result<Report, Failure>>) -> Vec<Report> {
+    let (reports, failures): (Vec<_>, Vec<_>) = results.into_iter().partition(Result::is_ok);
+    let mut failures: Vec<Failure> = failures.into_iter().filter_map(Result::err).collect();
+    failures.sort_by_key(|failure| failure.seed);
+    if is_set("LASTHOP_KEEP_GOING") {
+        for failure in &failures {
+            println!("{failure}\n    {}", failure.schedule().summary());
+        }
+    }
+    let told = failures.first().map(explain).unwrap_or_default();
+    assert!(failures.is_empty(), "{} schedules fail; {told}", failures.len());
+    reports.into_iter().flatten().collect()
+}
+
 /// MHP-5, SRP-3, SRP-4, SRP-7 to SRP-11: two machines and the session keep every promise under loss,
 /// reordering, duplication, damage, silences, address changes, replays and forgeries.
 #[test]
 fn srp_keeps_every_promise() {
     let seeds = schedules(10_000);
-    let (mut bytes, mut failures) = (0, Vec::new());
-    for result in run_all(seeds.clone(), |seed| run(Flaw::None, seed)) {
-        match result {
-            Ok(report) => bytes += report.bytes,
-            Err(failure) => failures.push(failure),
-        }
-    }
-    failures.sort_by_key(|failure| failure.seed);
-    if is_set("LASTHOP_KEEP_GOING") {
-        for Failure { seed, violation } in &failures {
-            println!("{seed}: {violation}\n    {}", Schedule::random(*seed).summary());
-        }
-    }
-    let told = failures.first().map(explain).unwrap_or_default();
-    assert!(failures.is_empty(), "{} schedules fail; {told}", failures.len());
-    let count = seeds.end - seeds.start;
+    let reports = judge(run_all(seeds.clone(), |seed| run(Flaw::None, seed)));
+    let (count, bytes) = (seeds.end - seeds.start, reports.iter().map(|r| r.bytes).sum::<u64>());
     println!("{count} schedules: {bytes} bytes");
     assert!(bytes > count * 1000 || count < 100, "the schedules move hardly any bytes: {bytes}");
+}
+
+/// SRP-30, SRP-31, SRP-32: beside streams, or alone, packets of any length arrive whole, once, in their flow's order
+/// and in time, or not at all, under the same and on a path that shrinks; and streams suffer nothing of it.
+#[test]
+fn packets_keep_every_promise() {
+    let seeds = schedules(500);
+    let reports = judge(run_all(seeds.clone(), |seed| run_with_packets(Flaw::None, seed)));
+    let (count, bytes) = (seeds.end - seeds.start, reports.iter().map(|r| r.bytes).sum::<u64>());
+    let packets: u64 = reports.iter().map(|r| r.packets_received).sum();
+    println!("{count} schedules: {packets} packets beside {bytes} bytes");
+    assert!(packets > count * 50 || count < 100, "hardly any packets arrive: {packets}");
 }
 
 /// The checkers see each kind of bug: with it planted, some schedule soon fails as it should, and
@@ -75,7 +89,16 @@ fn every_planted_flaw_is_found() {
         (Flaw::LeaksStreams, Check::Forgotten),
         (Flaw::Spins, Check::Sane),
         (Flaw::SendsWithoutEnd, Check::Sane),
+        (Flaw::ChangesPackets, Check::PacketsExact),
+        (Flaw::DoublesPackets, Check::PacketsOnce),
+        (Flaw::MisordersPackets, Check::PacketsOrdered),
+        (Flaw::KeepsPackets, Check::PacketsTimely),
     ] {
+        let packets = matches!(
+            expected,
+            Check::PacketsExact | Check::PacketsOnce | Check::PacketsOrdered | Check::PacketsTimely
+        );
+        let run = if packets { run_with_packets } else { run };
         let mut failures = (0..1000).filter_map(|seed| run(flaw, seed).err());
         let found = failures.find(|failure| failure.violation.check == expected);
         let Some(failure) = found else { panic!("with {flaw:?} no schedule breaks {expected:?}") };
@@ -92,8 +115,11 @@ fn every_planted_flaw_is_found() {
 #[test]
 fn the_same_schedule_gives_the_same_run() {
     let run = |seed| -> Report { run(Flaw::None, seed).unwrap_or_else(|e| panic!("{e}")) };
+    let with_packets =
+        |seed| -> Report { run_with_packets(Flaw::None, seed).unwrap_or_else(|e| panic!("{e}")) };
     for seed in 0..20 {
         assert_eq!(run(seed), run(seed));
+        assert_eq!(with_packets(seed), with_packets(seed));
         assert_eq!(Schedule::random(seed), Schedule::random(seed));
     }
 }
@@ -101,8 +127,20 @@ fn the_same_schedule_gives_the_same_run() {
 /// Runs the schedule named by `LASTHOP_SEED` and prints it and every packet.
 #[test]
 fn replay() {
-    let Some(seed) = number("LASTHOP_SEED") else { return };
-    let mut schedule = Schedule::random(seed);
+    if let Some(seed) = number("LASTHOP_SEED") {
+        run_again(Schedule::random(seed));
+    }
+}
+
+/// The same for one that has packets.
+#[test]
+fn replay_with_packets() {
+    if let Some(seed) = number("LASTHOP_SEED") {
+        run_again(Schedule::random_with_packets(seed));
+    }
+}
+
+fn run_again(mut schedule: Schedule) {
     // What the failure does not need only makes the print longer.
     if let Err(failure) = attempt(Flaw::None, &schedule, false)
         && !is_set("LASTHOP_WHOLE")

@@ -1,6 +1,8 @@
 //! The nodes of a schedule's network.
 
 use core::net::{Ipv4Addr, SocketAddrV4};
+use std::cell::RefCell;
+use std::rc::Rc;
 
 use lasthop_sim::net::{Body, Context, LinkId, Node, Packet};
 use lasthop_units::{LinkEvent, Seed, Stream, Time};
@@ -8,6 +10,7 @@ use lasthop_units::{LinkEvent, Seed, Stream, Time};
 use crate::app::Applications;
 use crate::crossing::{Crossing, damage};
 use crate::hop::Endpoint;
+use crate::packets::{Overview, Packets};
 
 /// The base's address.
 pub(crate) const BASE: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 1), PORT);
@@ -37,6 +40,8 @@ pub(crate) enum AnyNode {
 pub(crate) struct Host {
     pub(crate) endpoint: Endpoint,
     pub(crate) applications: Applications,
+    pub(crate) packets: Packets,
+    overview: Rc<RefCell<Overview>>,
     /// Which mobile it is, if it is not the base.
     mobile: Option<usize>,
     addr: SocketAddrV4,
@@ -55,6 +60,7 @@ impl Host {
     pub(crate) fn new(
         endpoint: Endpoint,
         applications: Applications,
+        (packets, overview): (Packets, Rc<RefCell<Overview>>),
         mobile: Option<usize>,
         ipv6: bool,
         seed: Seed,
@@ -65,6 +71,8 @@ impl Host {
         Self {
             endpoint,
             applications,
+            packets,
+            overview,
             mobile,
             addr,
             ipv6,
@@ -80,6 +88,7 @@ impl Host {
     fn attend(&mut self, ctx: &mut Context<'_>) {
         let now = ctx.now();
         self.applications.drive(now, &mut self.endpoint);
+        self.packets.drive(now, &mut self.endpoint);
         let mut sent = 0;
         while !self.endless
             && let Some((to, len)) = self.endpoint.poll_transmit(now, &mut self.room)
@@ -87,6 +96,7 @@ impl Host {
             let (src_port, dst_port) = (self.addr.port(), to.port());
             let body = Body::Udp { src_port, dst_port };
             let mut packet = ctx.packet(*self.addr.ip(), *to.ip(), body);
+            self.overview.borrow_mut().note_sent(now, tag(&self.room[..len]));
             packet.set_bytes(&self.room[..len]);
             if self.ipv6 {
                 // A header of 20 bytes more, as IPv6's.
@@ -102,6 +112,11 @@ impl Host {
     }
 }
 
+/// A sealed datagram's last bytes, which no other has.
+fn tag(datagram: &[u8]) -> u64 {
+    datagram.last_chunk().map_or(0, |last| u64::from_le_bytes(*last))
+}
+
 impl Node for Host {
     fn handle_packet(&mut self, ctx: &mut Context<'_>, _link: LinkId, mut packet: Packet) {
         let Body::Udp { src_port, .. } = packet.body else { return };
@@ -111,15 +126,22 @@ impl Node for Host {
         }
         let datagram = packet.bytes_mut().unwrap_or_default();
         // Every bit of a sealed datagram depends on all that came before it.
-        let last = datagram.last_chunk().map_or(0, |last| u64::from_le_bytes(*last));
+        let last = tag(datagram);
         self.heard = (self.heard.rotate_left(7) ^ last).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let before = self.endpoint.datagrams_received();
         self.endpoint.handle_datagram(ctx.now(), from, datagram);
+        // Also what was lost and then sent again by a stranger: the seal takes what is new.
+        if self.endpoint.datagrams_received() > before {
+            let up = self.mobile.is_none();
+            self.overview.borrow_mut().note_arrived(ctx.now(), last, up);
+        }
         self.attend(ctx);
     }
 
     fn next_timeout(&self) -> Option<Time> {
         let own = [self.endpoint.next_timeout(), self.applications.next_timeout()];
-        own.into_iter().flatten().min().filter(|_| !self.endless)
+        let all = own.into_iter().chain([self.packets.next_timeout()]);
+        all.flatten().min().filter(|_| !self.endless)
     }
 
     fn handle_timeout(&mut self, ctx: &mut Context<'_>) {

@@ -6,8 +6,9 @@ use lasthop_radio::{
 use lasthop_units::{Bytes, Duration, Rate, Seed, Stream, Time};
 
 use crate::crossing::Stranger;
+use crate::packets::PacketPlan;
 use crate::plan::{ConnectionPlan, log_uniform, pick, upto};
-use crate::schedule::{Move, Schedule};
+use crate::schedule::{Move, Schedule, Shrink};
 
 /// Every hop must pass IP packets of this many bytes; less would be no test but a refusal.
 const MTU_LEAST: u64 = 1280;
@@ -48,7 +49,31 @@ impl Schedule {
             link_events: random.chance(0.3),
             stranger: stranger(random),
             connections,
+            with_packets: false,
+            packets: Vec::new(),
+            shrink: None,
         }
+    }
+
+    /// The same with flows of packets beside the connections, and at times a path that shrinks.
+    pub(crate) fn random_with_packets(seed: u64) -> Self {
+        let random = &mut Seed::from_u64(seed).stream("packets");
+        let mut new = Self { with_packets: true, ..Self::random(seed) };
+        let (calm_at, slower) = (new.calm_at, rate(&new.calm.up).min(rate(&new.calm.down)));
+        let count = log_uniform(random, 1, 8);
+        new.packets = (0..count)
+            .map(|_| PacketPlan::random(random, new.mobiles, calm_at, slower, count))
+            .collect();
+        if random.chance(0.3) {
+            let at = Time::ZERO + upto(random, calm_at.since(Time::ZERO));
+            let mtu = (MTU_LEAST + random.below(100)) as u32;
+            new.shrink = Some(Shrink { at, mtu });
+        }
+        // Some have the hop for themselves.
+        if random.chance(0.3) {
+            new.connections.clear();
+        }
+        new
     }
 }
 

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use lasthop_radio::{LinkConfig, QueueLimit, RadioConfig};
+use lasthop_radio::{LinkConfig, Pacing, QueueLimit, RadioConfig};
 use lasthop_sim::net::{
     Config, Datagram, Event, Limits, LinkId, Network, NodeId, Observer, Sight, TapPoint,
 };
@@ -16,12 +16,15 @@ use crate::crossing::Crossing;
 use crate::flaw::Flaw;
 use crate::hop::Hop;
 use crate::node::{AnyNode, BASE, CALM, Host, address};
+use crate::packets::{Overview, PacketPlan, Packets};
 use crate::random;
 use crate::schedule::{Report, Schedule};
 use crate::side::Account;
 
 /// How often a run is looked at once the faults have stopped.
 const STEP: Duration = Duration::from_millis(100);
+/// What packets may wait after they were sent: the longest patience twice, and parts for what never comes.
+const PACKETS_REST: Duration = Duration::from_secs(15);
 const LIMITS: Limits = Limits { events: 20_000_000, at_once: 20_000 };
 
 /// Runs `schedule` up to the first promise that is broken.
@@ -47,9 +50,14 @@ impl<'a> Run<'a> {
         let seed = Seed::from_u64(schedule.seed).child("run");
         let hop = Hop::random(schedule.mobiles, seed, flaw);
         let plans = &schedule.connections;
+        let flows: Rc<[PacketPlan]> = schedule.packets.clone().into();
+        let overview = Rc::new(RefCell::new(Overview::default()));
         let mut network = Network::new(Config { limits: LIMITS, ..Config::new(seed) });
         let host = |endpoint, applications, mobile| {
-            let host = Host::new(endpoint, applications, mobile, schedule.ipv6, seed, verbose);
+            let packets = Packets::new(mobile, Rc::clone(&flows), seed, Rc::clone(&overview), flaw);
+            let packets = (packets, Rc::clone(&overview));
+            let host =
+                Host::new(endpoint, applications, packets, mobile, schedule.ipv6, seed, verbose);
             AnyNode::Host(Box::new(host))
         };
         let fixed_hosts = Applications::fixed_hosts(plans, seed);
@@ -104,6 +112,17 @@ impl<'a> Run<'a> {
                 }
             }
         }
+        if let Some(shrink) = self.schedule.shrink {
+            let RadioConfig { up, down, .. } = &self.schedule.faulty;
+            for (link, config) in self.radio.into_iter().zip([down, up]) {
+                // Times would count from here on, and so nothing is left that has any.
+                let mut config = LinkConfig { pauses: Vec::new(), ..config.clone() };
+                config.pacing = Pacing::Rate(random::rate(&config));
+                config.mtu = config.mtu.min(shrink.mtu);
+                let config = Box::new(config);
+                self.network.schedule(shrink.at, Event::Conditions { link, config });
+            }
+        }
         let RadioConfig { up, down, .. } = &self.schedule.calm;
         for (link, config) in self.radio.into_iter().zip([down, up]) {
             let config = Box::new(config.clone());
@@ -147,6 +166,15 @@ impl<'a> Run<'a> {
             + answers.unwrap_or_default()
             + rate.time_for(bytes) * 4
             + rtt * (30 + 2 * windows)
+            + self.packets_deadline(rate)
+    }
+
+    /// What packets may take: their own bytes, as what they take from streams, and what they wait for.
+    fn packets_deadline(&self, rate: Rate) -> Duration {
+        let plans = &self.schedule.packets;
+        let bytes = Bytes::new(plans.iter().map(PacketPlan::bytes).sum());
+        let wait = plans.iter().map(|plan| plan.class.lifetime + PACKETS_REST).max();
+        rate.time_for(bytes) * 2 + wait.unwrap_or_default()
     }
 
     fn bytes(&self) -> Bytes {
@@ -173,6 +201,9 @@ impl<'a> Run<'a> {
     fn is_over(&self) -> bool {
         self.applications().all(|a| a.open() == 0 && a.remembered() == 0)
             && self.holdings().iter().all(|held| *held == (0, 0))
+            && self
+                .hosts()
+                .all(|h| h.packets.next_timeout().is_none() && h.endpoint.packets_held() == 0)
     }
 
     /// What can be seen before the end.
@@ -185,6 +216,9 @@ impl<'a> Run<'a> {
             }
             if host.endless {
                 return Err(sane(at, "a host sends without end".into()));
+            }
+            if let Some(broken) = &host.packets.broken {
+                return Err(broken.clone());
             }
             if let Some((at, found)) = &host.applications.absurd {
                 return Err(sane(*at, found.clone()));
@@ -237,8 +271,9 @@ impl<'a> Run<'a> {
         let (open, remembered): (Vec<_>, Vec<_>) =
             self.applications().map(|a| (a.open(), a.remembered())).unzip();
         let held = self.holdings();
+        let packets: Vec<_> = self.hosts().map(|host| host.endpoint.packets_held()).collect();
         let found = format!(
-            "per host, connections to come: {open:?}, remembered: {remembered:?}; per association \
+            "per host, bytes of packets: {packets:?}, connections to come: {open:?}, remembered: {remembered:?}; per association \
              end, streams and bytes held: {held:?}"
         );
         Violation { check: Check::Forgotten, at, connection: None, found }
@@ -252,6 +287,7 @@ impl<'a> Run<'a> {
             hash: self.hosts().fold(trace.hash(), |hash, host| hash.rotate_left(1) ^ host.heard),
             packets: trace.sent,
             bytes: accounts().map(|a| a.received).sum(),
+            packets_received: self.hosts().map(|host| host.packets.received).sum(),
             connections: self.schedule.connections.len() as u64,
             end: self.network.now(),
             buffered_max: buffered.max().copied().unwrap_or(0),

@@ -13,6 +13,7 @@ use lasthop_units::Time;
 use crate::check::{Check, Violation};
 use crate::crossing::Stranger;
 use crate::flaw::Flaw;
+use crate::packets::PacketPlan;
 use crate::plan::ConnectionPlan;
 use crate::run::execute;
 
@@ -39,6 +40,21 @@ pub(crate) struct Schedule {
     pub(crate) stranger: Stranger,
     /// What the applications do.
     pub(crate) connections: Vec<ConnectionPlan>,
+    /// It is one of those that have packets beside connections.
+    pub(crate) with_packets: bool,
+    /// What goes as packets, not as streams.
+    pub(crate) packets: Vec<PacketPlan>,
+    /// The radio passes less from some moment before `calm_at` on.
+    pub(crate) shrink: Option<Shrink>,
+}
+
+/// A path whose MTU gets smaller.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Shrink {
+    /// When.
+    pub(crate) at: Time,
+    /// The longest IP packet that passes from then on, in bytes.
+    pub(crate) mtu: u32,
 }
 
 /// A mobile's address changes.
@@ -59,6 +75,8 @@ pub(crate) struct Report {
     pub(crate) packets: u64,
     /// Application bytes that arrived and were checked.
     pub(crate) bytes: u64,
+    /// Packets that arrived and were checked.
+    pub(crate) packets_received: u64,
     /// Connections that came to their end.
     pub(crate) connections: u64,
     /// When the last of them did.
@@ -72,13 +90,27 @@ pub(crate) struct Report {
 pub(crate) struct Failure {
     /// The schedule's number.
     pub(crate) seed: u64,
+    /// Of which kind it is.
+    pub(crate) with_packets: bool,
     /// What was broken.
     pub(crate) violation: Violation,
 }
 
+impl Failure {
+    /// The schedule that fails.
+    pub(crate) fn schedule(&self) -> Schedule {
+        if self.with_packets {
+            return Schedule::random_with_packets(self.seed);
+        }
+        Schedule::random(self.seed)
+    }
+}
+
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let replay = Replay::new(self.seed, "-p lasthop-sim --test schedules replay").line();
+        let test = if self.with_packets { "replay_with_packets" } else { "replay" };
+        let rest = format!("-p lasthop-sim --test schedules {test}");
+        let replay = Replay::new(self.seed, &rest).line();
         write!(f, "schedule {}: {}\nreplay: {replay}", self.seed, self.violation)
     }
 }
@@ -89,9 +121,15 @@ pub(crate) fn run(flaw: Flaw, seed: u64) -> Result<Report, Failure> {
     attempt(flaw, &Schedule::random(seed), false)
 }
 
+/// The same for those that have packets beside connections.
+pub(crate) fn run_with_packets(flaw: Flaw, seed: u64) -> Result<Report, Failure> {
+    attempt(flaw, &Schedule::random_with_packets(seed), false)
+}
+
 /// Runs `schedule` and checks every promise; `verbose` prints every packet to standard error.
 pub(crate) fn attempt(flaw: Flaw, schedule: &Schedule, verbose: bool) -> Result<Report, Failure> {
-    let fail = |violation| Failure { seed: schedule.seed, violation };
+    let Schedule { seed, with_packets, .. } = *schedule;
+    let fail = |violation| Failure { seed, with_packets, violation };
     match panic::catch_unwind(AssertUnwindSafe(|| execute(flaw, schedule, verbose))) {
         Ok(result) => result.map_err(fail),
         // A panic in a machine is a broken promise like any other, and needs its seed as much.

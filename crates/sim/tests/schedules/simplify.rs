@@ -39,11 +39,15 @@ pub(crate) enum Feature {
     EarlyOpenings,
     /// Slow writing and reading.
     Dawdling,
+    /// A path that shrinks.
+    Shrink,
     /// One connection.
     Connection(usize),
+    /// One flow of packets.
+    Packets(usize),
 }
 
-const FEATURES: [Feature; 14] = [
+const FEATURES: [Feature; 15] = [
     Feature::Stranger,
     Feature::Moves,
     Feature::LinkEvents,
@@ -53,6 +57,7 @@ const FEATURES: [Feature; 14] = [
     Feature::Duplicates,
     Feature::Steps,
     Feature::Mtu,
+    Feature::Shrink,
     Feature::SecondMobile,
     Feature::Resets,
     Feature::Refusals,
@@ -74,7 +79,11 @@ impl Schedule {
             Feature::Duplicates => less.links(|link, _| link.duplicate = 0.0),
             Feature::Steps => less.links(|link, calm| link.pacing = calm.pacing.clone()),
             Feature::Mtu => less.links(|link, calm| link.mtu = calm.mtu),
-            Feature::SecondMobile => less.connections.iter_mut().for_each(|c| c.mobile = 0),
+            Feature::Shrink => less.shrink = None,
+            Feature::SecondMobile => {
+                less.connections.iter_mut().for_each(|c| c.mobile = 0);
+                less.packets.iter_mut().for_each(|p| p.mobile = 0);
+            }
             Feature::Resets => {
                 for c in &mut less.connections {
                     (c.application.reset_after, c.fixed_host.reset_after) = (None, None);
@@ -94,7 +103,10 @@ impl Schedule {
             Feature::Connection(i) if i < less.connections.len() => {
                 less.connections.remove(i);
             }
-            Feature::Connection(_) => {}
+            Feature::Packets(i) if i < less.packets.len() => {
+                less.packets.remove(i);
+            }
+            Feature::Connection(_) | Feature::Packets(_) => {}
         }
         (less != *self).then_some(less)
     }
@@ -120,11 +132,12 @@ impl Schedule {
             format!("{rate}, {:?}, queue {:?}, mtu {}", link.delay, link.queue, link.mtu)
         };
         format!(
-            "up {}; down {}; calm at {}; {} connections; {:?}",
+            "up {}; down {}; calm at {}; {} connections; {} flows of packets; {:?}",
             link(&self.faulty.up),
             link(&self.faulty.down),
             self.calm_at,
             self.connections.len(),
+            self.packets.len(),
             self.features(),
         )
     }
@@ -135,12 +148,13 @@ impl Schedule {
 /// schedule.
 pub(crate) fn simplify(flaw: Flaw, failure: &Failure) -> (Schedule, Failure) {
     let check = failure.violation.check;
-    let mut best = (Schedule::random(failure.seed), failure.clone());
+    let mut best = (failure.schedule(), failure.clone());
     let mut found = true;
     while found {
         found = false;
         let connections = (0..best.0.connections.len()).rev().map(Feature::Connection);
-        for feature in FEATURES.into_iter().chain(connections) {
+        let packets = (0..best.0.packets.len()).rev().map(Feature::Packets);
+        for feature in FEATURES.into_iter().chain(connections).chain(packets) {
             let Some(less) = best.0.without(feature) else { continue };
             if let Some(failure) = still_fails(flaw, &less, check) {
                 best = (less, failure);
