@@ -4,7 +4,7 @@
 
 use std::fs::File;
 use std::io::ErrorKind;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV4};
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use lasthop_wire::agent::beside;
 use lasthop_wire::datagram::{
     self, CookieReply, Hello, Limits, PlainInit, PlainReply, Token, Unknown,
 };
-use lasthop_wire::frame::{Ack, Frame, Writer};
+use lasthop_wire::frame::{Ack, Frame, PacketFrame, Writer};
 use lasthop_wire::ip::{Addresses, Header, Protocol};
 use lasthop_wire::mobile_tcp::{
     CONTROL_HEADER, Cid, Code, Control, DATA_HEADER, DataHeader, ETHERTYPE, ETHERTYPE_HOP,
@@ -85,13 +85,18 @@ fn ethernet(ethertype: u16, payload: &[u8]) -> Vec<u8> {
 fn over_udp(port: u16, payload: &[u8]) -> Vec<u8> {
     let between =
         Addresses::V4 { src: Ipv4Addr::new(10, 0, 0, 2), dst: Ipv4Addr::new(10, 0, 0, 1) };
+    ethernet(0x0800, &udp_packet(between, port, payload))
+}
+
+/// An IP packet with a UDP datagram.
+fn udp_packet(between: Addresses, port: u16, payload: &[u8]) -> Vec<u8> {
     let mut inner = Vec::new();
     let ports = udp::Header { src_port: 50_000, dst_port: port };
     ports.emit(&between, payload, &mut inner).unwrap();
     let mut packet = Vec::new();
     Header::new(between, Protocol::UDP).emit(inner.len(), &mut packet).unwrap();
     packet.extend(inner);
-    ethernet(0x0800, &packet)
+    packet
 }
 
 /// A hop datagram in an Ethernet frame of its own.
@@ -551,6 +556,78 @@ fn frames_of_an_unsealed_association_are_read() {
     assert_eq!(read[3][13], "9");
 }
 
+fn frames_with_packets() -> Vec<u8> {
+    let v4 = Addresses::V4 { src: Ipv4Addr::new(10, 9, 0, 2), dst: Ipv4Addr::new(192, 0, 2, 53) };
+    let v6 = Addresses::V6 { src: Ipv6Addr::LOCALHOST, dst: Ipv6Addr::LOCALHOST };
+    let (v4, v6) = (udp_packet(v4, 53, b"query"), udp_packet(v6, 9, b"x"));
+    let whole = PacketFrame {
+        number: 70_000,
+        flow: 1023,
+        after: 2,
+        patience_ms: 300,
+        ce: false,
+        part: None,
+        data: &v4,
+    };
+    let mut out = vec![0; 300];
+    let mut writer = Writer::new(&mut out);
+    for frame in [
+        whole,
+        PacketFrame { number: 70_001, after: 0, ce: true, data: &v6, ..whole },
+        // A part is not an IP packet, whatever it begins with, and neither is what begins with 9.
+        PacketFrame { number: 70_002, after: 0, part: Some((1400, 1403)), data: b"Ebc", ..whole },
+        PacketFrame { number: 70_003, after: 0, data: b"\x9abc", ..whole },
+    ] {
+        assert!(writer.put(&Frame::Packet(frame)));
+    }
+    let len = writer.len();
+    out.truncate(len);
+    out
+}
+
+/// Packets show their fields, and whole ones the IP packet that they are.
+#[test]
+fn packets_beside_streams_are_read_with_what_they_hold() {
+    let [init, reply] = plain_handshake();
+    let frames = [framed(&init), framed(&reply), framed(&plain_data(&frames_with_packets()))];
+    let asked = [
+        "_ws.col.Protocol",
+        "lasthop_srp.frame",
+        "lasthop_srp.packet",
+        "lasthop_srp.packet.flow",
+        "lasthop_srp.packet.after",
+        "lasthop_srp.packet.before",
+        "lasthop_srp.packet.patience",
+        "lasthop_srp.packet.ce",
+        "lasthop_srp.packet.offset",
+        "lasthop_srp.packet.total",
+        "lasthop_srp.packet.len",
+        "ip.dst",
+        "ipv6.dst",
+        "udp.dstport",
+        "lasthop_srp.bad_frame",
+    ];
+    let Some(read) = fields(&frames, &asked) else { return };
+    let expected = [
+        "SRP",
+        "0x14,0x16,0x15,0x14",
+        "70000,70001,70002,70003",
+        "1023,1023,1023,1023",
+        "2,0,0,0",
+        "69998",
+        "300,300,300,300",
+        "0,1,0,0",
+        "1400",
+        "1403",
+        "33,49,3,3",
+        "192.0.2.53",
+        "::1",
+        "53,9",
+        "",
+    ];
+    assert_eq!(read[2], expected);
+}
+
 /// A capture that begins after the handshake: a preference tells what is inside.
 #[test]
 fn a_preference_tells_what_is_not_sealed() {
@@ -573,6 +650,11 @@ fn bad_frames_of_srp_are_marked() {
                 &[0x09, 1, 2],
                 &[0x12, 1, 0, 9, b'x'],
                 &[0x02, 9, 0, 0, 0, 0, 3, 1, 9],
+                // Short, empty, to follow one that cannot be, and a part beyond the packet's end.
+                &[0x14, 3, 1, 0, 0, 5, b'x'],
+                &[0x14, 3, 1, 0, 0, 0],
+                &[0x14, 3, 1, 3, 0, 1, b'x'],
+                &[0x15, 3, 1, 0, 0, 5, 5, 1, b'x'],
             ]
             .map(|inside| framed(&plain_data(inside))),
         )
@@ -580,7 +662,7 @@ fn bad_frames_of_srp_are_marked() {
     let asked = ["lasthop_srp.unknown_frame", "lasthop_srp.bad_frame"];
     let Some(read) = fields(&frames, &asked) else { return };
     let marked = read[2..].iter().map(|line| line.iter().position(|value| !value.is_empty()));
-    assert_eq!(marked.collect::<Vec<_>>(), [Some(0), Some(1), Some(1), Some(1)]);
+    assert_eq!(marked.collect::<Vec<_>>(), [[Some(0)].as_slice(), &[Some(1); 7]].concat());
 }
 
 /// Noise and damaged packets of every kind: the script never fails.
@@ -592,6 +674,7 @@ fn nothing_makes_the_script_fail() {
         control(&opening()),
         extended(&opening(), &[Extension::Message(b"hello"), Extension::ResetCode(5)]),
         plain_data(&frames_of_srp()),
+        plain_data(&frames_with_packets()),
         plain_data(&data(&segment(), b"abc")),
         of_kind(1, 146),
         of_kind(6, 46),

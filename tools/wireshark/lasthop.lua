@@ -404,8 +404,13 @@ local FRAME_TYPES = {
     [0x11] = "Stream, to the datagram's end, last",
     [0x12] = "Stream",
     [0x13] = "Stream, last",
+    [0x14] = "Packet",
+    [0x15] = "Part of a packet",
+    [0x16] = "Packet that met congestion",
+    [0x17] = "Part of a packet that met congestion",
 }
 local MAX_ACK_SPAN = 8192
+local PACKET_MAX = 65535
 
 local s = {
     frame = ProtoField.uint8("lasthop_srp.frame", "Frame", base.HEX, FRAME_TYPES),
@@ -429,6 +434,17 @@ local s = {
     code = ProtoField.uint64("lasthop_srp.code", "Code"),
     size = ProtoField.uint64("lasthop_srp.size", "Bytes that the sender had sent"),
     priority = ProtoField.uint64("lasthop_srp.priority", "Priority"),
+    packet = ProtoField.uint64("lasthop_srp.packet", "Packet"),
+    packet_flow = ProtoField.uint64("lasthop_srp.packet.flow", "Flow"),
+    packet_after = ProtoField.uint64(
+        "lasthop_srp.packet.after", "Numbers back to the one to be delivered first"),
+    packet_before = ProtoField.uint64("lasthop_srp.packet.before", "To be delivered first"),
+    packet_patience = ProtoField.uint64("lasthop_srp.packet.patience", "Patience (ms)"),
+    packet_ce = ProtoField.bool("lasthop_srp.packet.ce", "Congestion was met"),
+    packet_offset = ProtoField.uint64("lasthop_srp.packet.offset", "Offset"),
+    packet_total = ProtoField.uint64("lasthop_srp.packet.total", "Bytes of the whole packet"),
+    packet_len = ProtoField.uint64("lasthop_srp.packet.len", "Length"),
+    packet_data = ProtoField.bytes("lasthop_srp.packet.data", "Bytes"),
 }
 srp.fields = s
 
@@ -438,6 +454,9 @@ local sx = {
     malformed = ProtoExpert.new(
         "lasthop_srp.bad_frame", "Frame cut short or contradicting itself", GROUP.MALFORMED,
         SEVERITY.ERROR),
+    inner = ProtoExpert.new(
+        "lasthop_srp.bad_packet", "No whole IP packet, though it begins like one", GROUP.MALFORMED,
+        SEVERITY.WARN),
     gap = ProtoExpert.new("lasthop_srp.gap", "Numbers are missing", GROUP.SEQUENCE, SEVERITY.NOTE),
 }
 srp.experts = sx
@@ -536,6 +555,51 @@ local function add_stream(tree, tvb, at, kind)
     return at + len
 end
 
+-- What a packet holds: shown as the IP packet that it most likely is, below the tree of frames.
+local function add_packet_data(tree, tvb, pinfo, root)
+    local version = tvb:len() > 0 and math.floor(tvb(0, 1):uint() / 16)
+    local name = version == 4 and "ip" or version == 6 and "ipv6"
+    tree:add(s.packet_data, tvb)
+    -- A packet that is cut short or damaged within must not end the reading of what follows.
+    if name and not pcall(function() Dissector.get(name):call(tvb:tvb(), pinfo, root) end) then
+        tree:add_proto_expert_info(sx.inner)
+    end
+end
+
+local function add_packet(tree, tvb, at, kind, pinfo, root)
+    local start, number, after, offset, total, len = at, nil, nil, nil, nil, nil
+    at, number = add_varint(tree, s.packet, tvb, at)
+    at = add_varint(tree, s.packet_flow, tvb, at)
+    at, after = add_varint(tree, s.packet_after, tvb, at)
+    at = add_varint(tree, s.packet_patience, tvb, at)
+    local part = kind % 2 == 1
+    if part then
+        at, offset = add_varint(tree, s.packet_offset, tvb, at)
+        at, total = add_varint(tree, s.packet_total, tvb, at)
+    end
+    at, len = add_varint(tree, s.packet_len, tvb, at)
+    if not at or after >= number or len == UInt64.new(0) or len > UInt64.new(tvb:len() - at) then
+        return nil
+    end
+    offset = offset or UInt64.new(0)
+    total = total or len
+    local most = UInt64.new(PACKET_MAX)
+    if total > most or offset > total or len > total - offset then
+        return nil
+    end
+    tree:add(s.packet_ce, tvb(start, 0), kind >= 0x16):set_generated()
+    if after > UInt64.new(0) then
+        tree:add(s.packet_before, tvb(start, 0), number - after):set_generated()
+    end
+    local data = tvb(at, len:tonumber())
+    if part then
+        tree:add(s.packet_data, data)
+    else
+        add_packet_data(tree, data, pinfo, root)
+    end
+    return at + len:tonumber()
+end
+
 -- The fields of frames that have nothing but numbers.
 local NUMBERS = {
     [0x01] = {},
@@ -550,9 +614,11 @@ local NUMBERS = {
     [0x0b] = { s.stream, s.priority },
 }
 
-local function add_fields(tree, tvb, at, kind)
+local function add_fields(tree, tvb, at, kind, pinfo, root)
     if kind == 0x02 then
         return add_ack(tree, tvb, at)
+    elseif kind >= 0x14 then
+        return add_packet(tree, tvb, at, kind, pinfo, root)
     elseif kind >= 0x10 then
         return add_stream(tree, tvb, at, kind)
     elseif kind == 0x00 then
@@ -565,7 +631,6 @@ local function add_fields(tree, tvb, at, kind)
 end
 
 function srp.dissector(tvb, pinfo, root)
-    pinfo.cols.protocol = "SRP"
     local tree = root:add(srp, tvb())
     local names, at = {}, 0
     while at < tvb:len() do
@@ -578,7 +643,7 @@ function srp.dissector(tvb, pinfo, root)
             break
         end
         table.insert(names, name)
-        local ends = add_fields(frame, tvb, at + 1, kind)
+        local ends = add_fields(frame, tvb, at + 1, kind, pinfo, root)
         if not ends then
             frame:add_proto_expert_info(sx.malformed)
             break
@@ -586,6 +651,8 @@ function srp.dissector(tvb, pinfo, root)
         frame:set_len(ends - at)
         at = ends
     end
+    -- What a packet holds has written there, too.
+    pinfo.cols.protocol = "SRP"
     pinfo.cols.info = #names > 0 and table.concat(names, ", ") or "No frames"
     return tvb:len()
 end
