@@ -12,6 +12,6 @@ mod socket;
 pub use socket::{
     AgentReport, Answer, AssociationReport, BaseReport, ConnectionReport, Control, ControlError,
     Counters, HandoffReport, HandoffState, Handoffs, IN_MAX, InterfaceReport, Link, MemoryReport,
-    PRIORITY_MAX, PeerReport, PriorityReport, Reloaded, Reply, Report, Request, RequestError,
-    Target, TunReport, default_path, known_path, open, query, request, unknown_base,
+    PRIORITY_MAX, PacketReport, PeerReport, PriorityReport, Reloaded, Reply, Report, Request,
+    RequestError, Target, TunReport, default_path, known_path, open, query, request, unknown_base,
 };

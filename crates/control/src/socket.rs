@@ -30,8 +30,8 @@ use thiserror::Error;
 pub use self::client::{RequestError, query, request};
 pub use self::report::{
     AgentReport, AssociationReport, BaseReport, ConnectionReport, Counters, HandoffReport,
-    HandoffState, Handoffs, InterfaceReport, MemoryReport, PeerReport, PriorityReport, Report,
-    TunReport,
+    HandoffState, Handoffs, InterfaceReport, MemoryReport, PacketReport, PeerReport,
+    PriorityReport, Report, TunReport,
 };
 pub use self::request::{Answer, unknown_base};
 pub use self::request::{IN_MAX, Link, PRIORITY_MAX, Reloaded, Reply, Request, Target};

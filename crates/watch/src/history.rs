@@ -6,10 +6,12 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::Hash;
 
-use lasthop_control::{AgentReport, AssociationReport, BaseReport, ConnectionReport, Report};
+use lasthop_control::{
+    AgentReport, AssociationReport, BaseReport, ConnectionReport, PacketReport, Report,
+};
 use lasthop_units::Time;
 
-use crate::sample::{Agent, Association, Connection, Program, Rates, Sample, Total};
+use crate::sample::{Agent, Association, Connection, Packets, Program, Rates, Sample, Total};
 
 /// How many samples are kept for plots unless somebody says otherwise: two minutes, once a second.
 pub const DEPTH: usize = 120;
@@ -68,8 +70,21 @@ pub struct Plots {
 struct Counts {
     to_hop: u64,
     from_hop: u64,
-    packets_sent: u64,
-    packets_lost: u64,
+    /// Datagrams, of which some were lost.
+    sent: u64,
+    lost: u64,
+    /// Packets beside the streams.
+    packets: [u64; 2],
+}
+
+/// What has changed from one report to the next.
+#[derive(Clone, Copy, Debug, Default)]
+struct Change {
+    rates: Rates,
+    /// The share of datagrams that was lost.
+    loss: Option<f64>,
+    /// Packets per second: into the hop, and out of it.
+    packets: [Option<f64>; 2],
 }
 
 /// What was last known of something that counts bytes.
@@ -151,11 +166,11 @@ impl History {
         self.reports += 1;
         // A report without time since the last one changes nothing but the picture.
         let over = interval.unwrap_or(0.0);
-        let associations = self.associations(report, over);
+        let (associations, packets) = self.associations(report, over);
         let connections = self.connections(report, over);
         let programs = self.programs(&connections);
         let agent = self.agent(report, over);
-        let total = total(&associations, &connections, agent.as_ref());
+        let total = Total { packets, ..total(&associations, &connections, agent.as_ref()) };
         self.drop_unseen();
         self.plot(&total);
         self.latest =
@@ -200,28 +215,35 @@ impl History {
         Step { over, first: self.latest.is_none(), depth: self.depth, number: self.reports }
     }
 
-    fn associations(&mut self, report: &Report, over: f64) -> Vec<Association> {
+    /// Each association, and the packets of all.
+    fn associations(&mut self, report: &Report, over: f64) -> (Vec<Association>, Option<Packets>) {
         let step = self.step(over);
         let mut out = Vec::with_capacity(report.associations.len());
+        let mut packets = None;
         for a in &report.associations {
+            let carried = a.packets.unwrap_or_default();
             let counts = Counts {
-                to_hop: a.bytes_sent,
-                from_hop: a.bytes_received,
-                packets_sent: a.packets_sent.unwrap_or(0),
-                packets_lost: a.packets_lost.unwrap_or(0),
+                to_hop: a.bytes_sent.saturating_add(carried.bytes_sent),
+                from_hop: a.bytes_received.saturating_add(carried.bytes_received),
+                sent: a.packets_sent.unwrap_or(0),
+                lost: a.packets_lost.unwrap_or(0),
+                packets: [carried.sent, carried.received],
             };
-            let (rates, loss) = step.take(&mut self.associations, a.id, a.age_s, counts);
+            let change = step.take(&mut self.associations, a.id, a.age_s, counts);
             let mut shown = Association {
                 report: a.clone(),
-                rates,
+                rates: change.rates,
                 base: report.bases.iter().find(|b| is_at(b, a)).map(|b| b.name.clone()),
             };
             if a.packets_lost.is_some() {
-                shown.report.loss = a.loss.or(loss);
+                shown.report.loss = a.loss.or(change.loss);
+            }
+            if a.packets.is_some() {
+                add_packets(packets.get_or_insert_default(), &carried, change.packets);
             }
             out.push(shown);
         }
-        out
+        (out, packets)
     }
 
     fn connections(&mut self, report: &Report, over: f64) -> Vec<Connection> {
@@ -231,8 +253,8 @@ impl History {
             let name = name(c);
             let counts =
                 Counts { to_hop: c.bytes_to_hop, from_hop: c.bytes_from_hop, ..Counts::default() };
-            let (rates, _) = step.take(&mut self.connections, name.clone(), c.age_s, counts);
-            out.push(Connection { name, report: c.clone(), rates });
+            let change = step.take(&mut self.connections, name.clone(), c.age_s, counts);
+            out.push(Connection { name, report: c.clone(), rates: change.rates });
         }
         out
     }
@@ -317,18 +339,17 @@ struct Step {
 }
 
 impl Step {
-    /// Replaces what was known of `key`, and says what has changed: rates, and the share that was
-    /// lost.
+    /// Replaces what was known of `key`, and says what has changed.
     fn take<K: Hash + Eq>(
         self,
         tracks: &mut HashMap<K, Track>,
         key: K,
         age_s: f64,
         counts: Counts,
-    ) -> (Rates, Option<f64>) {
+    ) -> Change {
         let before = tracks.remove(&key);
         if before.is_none() && tracks.len() >= TRACKS_MAX {
-            return (Rates::default(), None);
+            return Change::default();
         }
         let continued =
             before.filter(|was| was.seen != self.number && was.can_become(age_s, counts));
@@ -338,23 +359,27 @@ impl Step {
             None if !self.first && age_s <= self.over => Some(Counts::default()),
             None => None,
         };
-        let change = was.map_or((Rates::default(), None), |was| counts.since(was, self.over));
+        let change = was.map_or(Change::default(), |was| counts.since(was, self.over));
         let mut plot = continued.map_or_else(|| Ring::new(self.depth), |was| was.plot);
-        plot.push(change.0.sum().map(|bps| bps as f64));
+        plot.push(change.rates.sum().map(|bps| bps as f64));
         tracks.insert(key, Track { age_s, counts, plot, seen: self.number });
         change
     }
 }
 
 impl Counts {
-    /// The rates, and the share that was lost, since the counts were `was`, `over` seconds ago.
-    fn since(self, was: Self, over: f64) -> (Rates, Option<f64>) {
+    /// What has changed since the counts were `was`, `over` seconds ago.
+    fn since(self, was: Self, over: f64) -> Change {
         let rates = Rates {
             to_hop_bps: per_second(self.to_hop, was.to_hop, over).map(bits),
             from_hop_bps: per_second(self.from_hop, was.from_hop, over).map(bits),
         };
-        let lost = share(self.packets_lost, was.packets_lost, self.packets_sent, was.packets_sent);
-        (rates, lost)
+        let ([sent, received], [was_sent, was_received]) = (self.packets, was.packets);
+        Change {
+            rates,
+            loss: share(self.lost, was.lost, self.sent, was.sent),
+            packets: [per_second(sent, was_sent, over), per_second(received, was_received, over)],
+        }
     }
 }
 
@@ -400,6 +425,26 @@ fn share(part: u64, part_was: u64, whole: u64, whole_was: u64) -> Option<f64> {
     (whole > 0).then(|| (part as f64 / whole as f64).min(1.0))
 }
 
+/// Adds an association's packets to those of all.
+fn add_packets(all: &mut Packets, own: &PacketReport, per_s: [Option<f64>; 2]) {
+    let sum = |a: Option<f64>, b: Option<f64>| match (a, b) {
+        (Some(a), Some(b)) => Some(a + b),
+        (a, b) => a.or(b),
+    };
+    let [to_hop, from_hop] = per_s;
+    all.to_hop_per_s = sum(all.to_hop_per_s, to_hop);
+    all.from_hop_per_s = sum(all.from_hop_per_s, from_hop);
+    for (all, own) in [
+        (&mut all.flows, own.flows),
+        (&mut all.bytes_held, own.bytes_held),
+        (&mut all.dropped, own.dropped()),
+        (&mut all.given_up, own.given_up),
+        (&mut all.late, own.late),
+    ] {
+        *all = all.saturating_add(own);
+    }
+}
+
 fn total(associations: &[Association], connections: &[Connection], agent: Option<&Agent>) -> Total {
     let most = |values: &mut dyn Iterator<Item = Option<f64>>| values.flatten().reduce(f64::max);
     let rates = match agent {
@@ -414,6 +459,7 @@ fn total(associations: &[Association], connections: &[Connection], agent: Option
         loss: most(&mut associations.iter().map(|a| a.report.loss)),
         queue_ms: most(&mut associations.iter().map(|a| a.report.queue_ms)),
         srtt_ms: most(&mut associations.iter().map(|a| a.report.srtt_ms)),
+        packets: None,
     }
 }
 

@@ -95,6 +95,28 @@ pub struct Total {
     pub queue_ms: Option<f64>,
     /// The longest smoothed round trip of an association, milliseconds.
     pub srtt_ms: Option<f64>,
+    /// Of all associations that carry packets; absent while none does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub packets: Option<Packets>,
+}
+
+/// Packets beside the streams, of all associations together.
+#[derive(Clone, Copy, PartialEq, Default, Debug, Serialize)]
+pub struct Packets {
+    /// Sent per second in the last interval; absent until there is one.
+    pub to_hop_per_s: Option<f64>,
+    /// Received per second in the last interval; absent until there is one.
+    pub from_hop_per_s: Option<f64>,
+    /// Flows that have packets queued or on their way.
+    pub flows: u64,
+    /// Bytes that are queued, on their way, or waiting for others.
+    pub bytes_held: u64,
+    /// Packets that were dropped before they were sent, so far.
+    pub dropped: u64,
+    /// Packets that were lost and too old to be sent again, so far.
+    pub given_up: u64,
+    /// Packets that came too late, so far.
+    pub late: u64,
 }
 
 /// An association and its rates.
@@ -103,7 +125,7 @@ pub struct Association {
     /// What the process reports. A loss that it does not know is that of the last interval.
     #[serde(flatten)]
     pub report: AssociationReport,
-    /// Of application bytes.
+    /// Of application bytes and of packets.
     #[serde(flatten)]
     pub rates: Rates,
     /// What a mobile's configuration calls the base at the other end.

@@ -260,6 +260,46 @@ reports! {
         pub bytes_retransmitted: Option<u64>,
         /// Application bytes received from the peer.
         pub bytes_received: u64,
+        /// What became of packets that are carried beside the streams; absent where there were none.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub packets: Option<PacketReport>,
+    }
+
+    /// What became of an association's packets, at this end: IP packets, and not the datagrams that carry them.
+    #[derive(Copy, PartialEq, Eq)]
+    pub struct PacketReport {
+        /// Packets sent to the peer for the first time.
+        pub sent: u64,
+        /// Their bytes.
+        pub bytes_sent: u64,
+        /// Packets sent again because they were lost, or parts of them.
+        pub repeated: u64,
+        /// Packets sent twice at once, against loss.
+        pub doubled: u64,
+        /// Packets dropped before they were sent: their flow's queue was too long for too long.
+        pub dropped_queue: u64,
+        /// Packets dropped before they were sent, for lack of memory.
+        pub dropped_memory: u64,
+        /// Packets dropped before they were sent: they were too old.
+        pub dropped_old: u64,
+        /// Packets marked (ECN) rather than dropped.
+        pub marked: u64,
+        /// Packets lost on the hop, and too old to be sent again.
+        pub given_up: u64,
+        /// Packets received from the peer and delivered.
+        pub received: u64,
+        /// Their bytes.
+        pub bytes_received: u64,
+        /// Packets that came twice.
+        pub duplicates: u64,
+        /// Packets that came when those behind them in their flow had been delivered.
+        pub late: u64,
+        /// Packets that came and were dropped: nobody took them, or parts never came.
+        pub dropped_received: u64,
+        /// Flows that have packets queued or on their way at the moment.
+        pub flows: u64,
+        /// Bytes queued, on their way, or waiting for others, at the moment.
+        pub bytes_held: u64,
     }
 
     /// One connection.
@@ -302,6 +342,13 @@ reports! {
         pub closed: u64,
         /// Datagrams or hop connections that were no peer's.
         pub garbage: u64,
+    }
+}
+
+impl PacketReport {
+    /// Packets that were to be sent and were not.
+    pub fn dropped(&self) -> u64 {
+        self.dropped_queue.saturating_add(self.dropped_memory).saturating_add(self.dropped_old)
     }
 }
 

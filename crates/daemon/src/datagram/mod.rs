@@ -10,9 +10,9 @@ pub(crate) use mobile::DatagramMobile;
 
 use std::time::Duration;
 
-use lasthop_control::AssociationReport;
+use lasthop_control::{AssociationReport, PacketReport};
 use lasthop_hop::seal::PublicKey;
-use lasthop_hop::{CloseReason, HopStats};
+use lasthop_hop::{CloseReason, HopStats, PacketStats};
 use lasthop_units::{Rate, Time};
 
 use crate::carrier::Carrier;
@@ -84,5 +84,45 @@ fn report(
         bytes_sent: stats.bytes_sent.get(),
         bytes_retransmitted: Some(stats.bytes_retransmitted.get()),
         bytes_received: stats.bytes_received.get(),
+        packets: packets(&stats.packets),
+    }
+}
+
+/// Absent where the hop carries no packets, or has not yet.
+fn packets(stats: &PacketStats) -> Option<PacketReport> {
+    let PacketStats { sent, bytes_sent, repeated, doubled, marked, given_up, .. } = *stats;
+    let PacketStats { dropped_queue, dropped_memory, dropped_old, dropped_received, .. } = *stats;
+    let PacketStats { received, bytes_received, duplicates, late, flows, bytes_held, .. } = *stats;
+    let report = PacketReport {
+        sent,
+        bytes_sent,
+        repeated,
+        doubled,
+        dropped_queue,
+        dropped_memory,
+        dropped_old,
+        marked,
+        given_up,
+        received,
+        bytes_received,
+        duplicates,
+        late,
+        dropped_received,
+        flows,
+        bytes_held,
+    };
+    (report != PacketReport::default()).then_some(report)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_are_reported_once_there_were_some() {
+        assert_eq!(packets(&PacketStats::default()), None);
+        let stats = PacketStats { dropped_old: 2, late: 1, ..PacketStats::default() };
+        let report = packets(&stats).unwrap();
+        assert_eq!((report.dropped(), report.late, report.sent), (2, 1, 0));
     }
 }

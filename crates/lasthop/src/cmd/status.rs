@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use clap::Args;
 use lasthop_control::grid::{self, Grid, key, ms, or_dash, pause, percent, rate};
-use lasthop_control::{AgentReport, HandoffReport, HandoffState, Handoffs, MemoryReport, Report};
+use lasthop_control::{
+    AgentReport, AssociationReport, HandoffReport, HandoffState, Handoffs, MemoryReport, Report,
+};
 use lasthop_units::Bytes;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -133,7 +135,7 @@ fn tables(report: &Report) -> String {
         Some(agent) => helped(agent),
         None => associations(report).to_text(),
     });
-    for grid in [connections(report), bases(report), peers(report)] {
+    for grid in [packets(report), connections(report), bases(report), peers(report)] {
         if grid.rows() > 0 {
             out.push('\n');
             out.push_str(&grid.to_text());
@@ -238,6 +240,31 @@ fn associations(report: &Report) -> Grid {
         .grid()
 }
 
+/// What became of packets, of the associations that carry some.
+fn packets(report: &Report) -> Grid {
+    let carried = |a: &AssociationReport| Some((a.peer.as_deref().map(key), a.packets?));
+    let rows: Vec<_> = report.associations.iter().filter_map(carried).collect();
+    Grid::of(&rows)
+        .text("PACKETS", 0, |(peer, _)| or_dash(peer.as_ref()))
+        .text("SENT", 0, |(_, p)| p.sent.to_string())
+        .text("BYTES", 0, |(_, p)| Bytes::new(p.bytes_sent).to_string())
+        .text("AGAIN", 0, |(_, p)| p.repeated.to_string())
+        .text("DOUBLED", 0, |(_, p)| p.doubled.to_string())
+        .text("DROPPED", 0, |(_, p)| {
+            format!("{}+{}+{}", p.dropped_queue, p.dropped_memory, p.dropped_old)
+        })
+        .text("MARKED", 0, |(_, p)| p.marked.to_string())
+        .text("GIVEN UP", 0, |(_, p)| p.given_up.to_string())
+        .text("RECEIVED", 0, |(_, p)| p.received.to_string())
+        .text("BYTES", 0, |(_, p)| Bytes::new(p.bytes_received).to_string())
+        .text("TWICE", 0, |(_, p)| p.duplicates.to_string())
+        .text("LATE", 0, |(_, p)| p.late.to_string())
+        .text("UNUSED", 0, |(_, p)| p.dropped_received.to_string())
+        .text("FLOWS", 0, |(_, p)| p.flows.to_string())
+        .text("HELD", 0, |(_, p)| Bytes::new(p.bytes_held).to_string())
+        .grid()
+}
+
 fn connections(report: &Report) -> Grid {
     Grid::of(&report.connections)
         .text("KEY", 0, |c| c.key.to_string())
@@ -265,7 +292,7 @@ mod tests {
     use std::path::Path;
 
     use lasthop_control::{
-        AssociationReport, BaseReport, ConnectionReport, Counters, InterfaceReport, PeerReport,
+        BaseReport, ConnectionReport, Counters, InterfaceReport, PacketReport, PeerReport,
     };
 
     use super::*;
@@ -316,6 +343,30 @@ mod tests {
             .map(|line| serde_json::from_str::<Value>(line).unwrap()["kind"].clone())
             .collect();
         assert_eq!(kinds, ["process", "association", "connection"]);
+    }
+
+    #[test]
+    fn packets_are_shown_of_associations_that_carry_some() {
+        let mut report = report();
+        assert!(!tables(&report).contains("PACKETS"));
+        report.associations[0].packets = Some(PacketReport {
+            sent: 50_000,
+            bytes_sent: 10_000_000,
+            dropped_queue: 7,
+            dropped_old: 2,
+            late: 3,
+            flows: 4,
+            ..PacketReport::default()
+        });
+        let text = tables(&report);
+        let row = text.lines().skip_while(|line| !line.starts_with("PACKETS")).nth(1).unwrap();
+        let said = ["hSDwCYkw", "50000", "10.0 MB", "7+0+2", "3", "4"];
+        let cells: Vec<_> =
+            row.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect();
+        assert!(said.iter().all(|cell| cells.contains(cell)), "{text}");
+        let lines = lines(&report).unwrap();
+        let association: Value = serde_json::from_str(lines.lines().nth(1).unwrap()).unwrap();
+        assert_eq!(association["packets"]["dropped_queue"], 7, "{lines}");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-use lasthop_control::InterfaceReport;
+use lasthop_control::{InterfaceReport, PacketReport};
 use proptest::prelude::*;
 
 use super::*;
@@ -52,6 +52,35 @@ fn a_rate_is_what_was_carried_between_two_reports() {
     let plot: Vec<f32> = history.connection("7").unwrap().iter().collect();
     assert!(plot[0].is_nan());
     assert_eq!(plot[1], 8400.0);
+}
+
+#[test]
+fn packets_are_counted_together_and_their_bytes_are_carried_too() {
+    let mut history = History::default();
+    let mut feed = |s: f64, sent: u64| {
+        let own = |id, sent| {
+            let packets = PacketReport {
+                sent,
+                bytes_sent: 100 * sent,
+                flows: 2,
+                dropped_old: 3,
+                ..PacketReport::default()
+            };
+            AssociationReport { id, age_s: s, packets: Some(packets), ..association(0, 0, 0) }
+        };
+        let associations = vec![
+            own(1, sent),
+            own(2, 2 * sent),
+            AssociationReport { id: 3, ..association(0, 0, 0) },
+        ];
+        history.feed(at(s), &Report { associations, ..report(s, Vec::new()) }).total
+    };
+    assert_eq!(feed(10.0, 10).packets.unwrap().to_hop_per_s, None, "nothing to compare with");
+    let total = feed(12.0, 30);
+    let packets = total.packets.unwrap();
+    assert_eq!((packets.to_hop_per_s, packets.from_hop_per_s), (Some(30.0), Some(0.0)));
+    assert_eq!((packets.flows, packets.dropped), (4, 6));
+    assert_eq!(total.rates.to_hop_bps, Some(30 * 100 * 8));
 }
 
 #[test]

@@ -487,6 +487,18 @@ function drawAssociations(sample) {
   }));
 }
 
+// Of packets beside the streams, where an association carries some.
+function drawPackets(sample) {
+  const { packets } = sample.total;
+  show($("packets"), Boolean(packets));
+  if (!packets) return;
+  const { to_hop_per_s: to, from_hop_per_s: from, flows, bytes_held: held, dropped, given_up: lost, late } = packets;
+  const [down, up] = sample.role === "mobile" ? [from, to] : [to, from];
+  const speed = (n) => known(n) ? `${n.toFixed(0)}/s` : "–";
+  say($("packets"), `Packets: down ${speed(down)}, up ${speed(up)}; ${plural(flows, "flow")}, ${bytes(held)} held; `
+    + `${dropped} dropped, ${lost} given up, ${late} late since the start`);
+}
+
 const moves = [];
 function drawHandoffs(sample) {
   const { handoffs, handoff, bases = [], peers = [] } = sample;
@@ -556,6 +568,7 @@ function draw(sample) {
   drawPlots(sample);
   drawShares(list);
   drawAssociations(sample);
+  drawPackets(sample);
   drawConnections(sample, list);
   drawHandoffs(sample);
   drawAgent(sample);

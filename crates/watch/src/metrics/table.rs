@@ -1,6 +1,8 @@
 //! Every metric: what it is called, what it says and where it is read.
 
-use lasthop_control::{AgentReport, BaseReport, HandoffState, Handoffs, InterfaceReport};
+use lasthop_control::{
+    AgentReport, BaseReport, HandoffState, Handoffs, InterfaceReport, PacketReport,
+};
 
 use super::{Labels, Metric, MetricType, Samples, View, programs::Program};
 
@@ -107,6 +109,52 @@ pub(super) static METRICS: &[Metric] = metrics! {
     Counter "lasthop_association_received" in "bytes":
         "Bytes of applications received from the peer.",
         |view, to| each_association(view, to, |a| Some(a.bytes_received));
+    Counter "lasthop_packets_sent":
+        "Packets beside the streams, IP packets for instance, sent to the peer for the first time.",
+        |view, to| each_packets(view, to, |p| p.sent);
+    Counter "lasthop_packets_sent" in "bytes": "Their bytes.",
+        |view, to| each_packets(view, to, |p| p.bytes_sent);
+    Counter "lasthop_packets_repeated":
+        "Packets sent again because they were lost, or parts of them.",
+        |view, to| each_packets(view, to, |p| p.repeated);
+    Counter "lasthop_packets_doubled": "Packets sent twice at once, against loss.",
+        |view, to| each_packets(view, to, |p| p.doubled);
+    Counter "lasthop_packets_dropped":
+        "Packets dropped: before they were sent because their queue was too long for too long, \
+            for lack of memory, or because they were too old; or received and of no use.",
+        |view, to| {
+            for association in view.current {
+                let Some(p) = association.report.packets else { continue };
+                for (reason, count) in [
+                    ("queue", p.dropped_queue),
+                    ("memory", p.dropped_memory),
+                    ("old", p.dropped_old),
+                    ("unused", p.dropped_received),
+                ] {
+                    let reason = [("reason", reason.to_owned())];
+                    to.add([&association.labels[..], &reason].concat(), Some(count));
+                }
+            }
+        };
+    Counter "lasthop_packets_marked": "Packets marked (ECN) rather than dropped.",
+        |view, to| each_packets(view, to, |p| p.marked);
+    Counter "lasthop_packets_given_up":
+        "Packets lost on the hop that were too old to be sent again.",
+        |view, to| each_packets(view, to, |p| p.given_up);
+    Counter "lasthop_packets_received": "Packets received from the peer and delivered.",
+        |view, to| each_packets(view, to, |p| p.received);
+    Counter "lasthop_packets_received" in "bytes": "Their bytes.",
+        |view, to| each_packets(view, to, |p| p.bytes_received);
+    Counter "lasthop_packets_duplicate": "Packets that came twice.",
+        |view, to| each_packets(view, to, |p| p.duplicates);
+    Counter "lasthop_packets_late":
+        "Packets that came when those behind them in their flow had been delivered.",
+        |view, to| each_packets(view, to, |p| p.late);
+    Gauge "lasthop_packets_flows": "Flows that have packets queued or on their way at this moment.",
+        |view, to| each_packets(view, to, |p| p.flows);
+    Gauge "lasthop_packets_held" in "bytes":
+        "Bytes of packets that are queued, on their way, or waiting for others at this moment.",
+        |view, to| each_packets(view, to, |p| p.bytes_held);
     Gauge "lasthop_base_state":
         "1 for the state that a base is in as the mobile sees it, 0 for the others.",
         |view, to| {
@@ -240,6 +288,10 @@ fn each_association<V: Into<super::Value>>(
     for association in view.current {
         to.add(association.labels.clone(), read(association.report));
     }
+}
+
+fn each_packets(view: &View<'_>, to: &mut Samples, read: impl Fn(&PacketReport) -> u64) {
+    each_association(view, to, |a| a.packets.as_ref().map(&read));
 }
 
 fn bases<'a>(view: &View<'a>) -> impl Iterator<Item = &'a BaseReport> {

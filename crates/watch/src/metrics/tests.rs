@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use lasthop_control::{
     AgentReport, AssociationReport, BaseReport, ConnectionReport, Counters, HandoffReport,
-    HandoffState, Handoffs, InterfaceReport, MemoryReport, PeerReport, Report,
+    HandoffState, Handoffs, InterfaceReport, MemoryReport, PacketReport, PeerReport, Report,
 };
 use proptest::prelude::*;
 
@@ -41,6 +41,13 @@ fn association(id: u64, peer: &str, state: &str) -> AssociationReport {
         bytes_sent: 5_000_000,
         bytes_retransmitted: Some(88_200),
         bytes_received: 95_000_000,
+        packets: Some(PacketReport {
+            sent: 50_000,
+            bytes_sent: 10_000_000,
+            dropped_queue: 7,
+            flows: 4,
+            ..PacketReport::default()
+        }),
     }
 }
 
@@ -174,6 +181,10 @@ fn a_mobile_tells_of_its_associations_bases_handoffs_and_programs() {
         r#"lasthop_association_pacing_bytes_per_second{peer="W8oWTnzh",base="b2"} 2675000.0"#,
         r#"lasthop_association_loss_ratio{peer="W8oWTnzh",base="b2"} 0.051"#,
         r#"lasthop_association_lost_packets_total{peer="W8oWTnzh",base="b2"} 360"#,
+        r#"lasthop_packets_sent_total{peer="W8oWTnzh",base="b2"} 50000"#,
+        r#"lasthop_packets_sent_bytes_total{peer="W8oWTnzh",base="b2"} 10000000"#,
+        r#"lasthop_packets_dropped_total{peer="W8oWTnzh",base="b2",reason="queue"} 7"#,
+        r#"lasthop_packets_flows{peer="W8oWTnzh",base="b2"} 4"#,
         r#"lasthop_base_current{base="b2"} 1"#,
         r#"lasthop_base_last_pause_seconds{base="b2"} 0.0413"#,
         r#"lasthop_handoffs_total{outcome="here"} 4"#,
@@ -230,7 +241,14 @@ fn what_is_not_known_is_absent_and_not_zero() {
     let unknown = AssociationReport { peer: Some("abcdefgh".into()), ..Default::default() };
     let text = render(&Report { associations: vec![unknown], ..Report::default() });
     check::exposition(&text).unwrap();
-    for absent in ["loss_ratio", "srtt", "lasthop_handoffs", "lasthop_base_", "lost_packets"] {
+    for absent in [
+        "loss_ratio",
+        "srtt",
+        "lasthop_handoffs",
+        "lasthop_base_",
+        "lost_packets",
+        "lasthop_packets",
+    ] {
         assert!(!text.contains(absent), "{absent} in\n{text}");
     }
 }

@@ -137,6 +137,7 @@ pub fn to_text(sample: &Sample) -> String {
     let line = |text: &str| format!("{}\n", printable(text));
     let mut out = line(&tables::title(sample));
     out.push_str(&line(&tables::total(sample)));
+    out.extend(tables::packets(sample).map(|text| line(&text)));
     out.extend(tables::handoffs(sample).map(|text| line(&text)));
     let mut grids = vec![tables::associations(sample)];
     if let Some(agent) = &sample.agent {

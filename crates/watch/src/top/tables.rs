@@ -125,6 +125,26 @@ pub(super) fn total(sample: &Sample) -> String {
     parts.join("   ")
 }
 
+/// One line on packets beside the streams, where an association carries some.
+pub(super) fn packets(sample: &Sample) -> Option<String> {
+    let p = sample.total.packets?;
+    let (down, up) = match sample.role.as_str() {
+        "mobile" => (p.from_hop_per_s, p.to_hop_per_s),
+        _ => (p.to_hop_per_s, p.from_hop_per_s),
+    };
+    let per_s = |rate: Option<f64>| or_dash(rate.map(|rate| format!("{rate:.0}/s")));
+    Some(format!(
+        "packets: down {}, up {}; {} flows, {} held; {} dropped, {} given up, {} late",
+        per_s(down),
+        per_s(up),
+        p.flows,
+        Bytes::new(p.bytes_held),
+        p.dropped,
+        p.given_up,
+        p.late
+    ))
+}
+
 /// One line on handoffs, where there were any.
 pub(super) fn handoffs(sample: &Sample) -> Option<String> {
     let counts = sample.handoffs.as_ref().map(|h| moves(&sample.role, h));

@@ -1,7 +1,7 @@
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use lasthop_control::{
     AgentReport, AssociationReport, BaseReport, ConnectionReport, Counters, HandoffReport,
-    HandoffState, Handoffs, InterfaceReport,
+    HandoffState, Handoffs, InterfaceReport, PacketReport,
 };
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -152,6 +152,26 @@ q quit  ? help  tab list  s sort  +/- priority
 ";
     let text = drawn(&app(mobile), 100, 19);
     assert_eq!(text, expected, "{text}");
+}
+
+#[test]
+fn packets_have_a_line_once_there_are_some() {
+    let with_packets = |s: u64| {
+        let mut report = mobile(s);
+        report.associations[0].packets = Some(PacketReport {
+            sent: 50 * s,
+            received: 400 * s,
+            flows: 3,
+            dropped_queue: 7,
+            late: 1,
+            ..PacketReport::default()
+        });
+        report
+    };
+    let said = "packets: down 400/s, up 50/s; 3 flows, 0 B held; 7 dropped, 0 given up, 1 late";
+    assert!(drawn(&app(with_packets), 100, 20).contains(said));
+    assert!(to_text(app(with_packets).sample.as_ref().unwrap()).contains(said));
+    assert!(!drawn(&app(mobile), 100, 20).contains("packets"));
 }
 
 #[test]

@@ -61,6 +61,9 @@ pub(super) fn draw(frame: &mut Frame<'_>, app: &App, process: &str) {
 fn draw_sample(frame: &mut Frame<'_>, area: Rect, app: &App, sample: &Sample) {
     let mut rest = area;
     text(frame, take(&mut rest, 1), &tables::total(sample), Style::new());
+    if let Some(packets) = tables::packets(sample).filter(|_| rest.height > LIST_MIN) {
+        text(frame, take(&mut rest, 1), &packets, Style::new());
+    }
     if area.height >= PLOTS_FROM {
         draw_plots(frame, take(&mut rest, PLOTS_HEIGHT + 1), app, sample);
     }
