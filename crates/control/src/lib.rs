@@ -5,6 +5,7 @@ pub mod config;
 pub mod grid;
 pub mod keyed;
 pub mod link_signals;
+pub mod past;
 pub mod priority;
 pub mod settings;
 mod socket;
@@ -12,6 +13,7 @@ mod socket;
 pub use socket::{
     AgentReport, Answer, AssociationReport, BaseReport, ConnectionReport, Control, ControlError,
     Counters, HandoffReport, HandoffState, Handoffs, IN_MAX, InterfaceReport, Link, MemoryReport,
-    PRIORITY_MAX, PacketReport, PeerReport, PriorityReport, Reloaded, Reply, Report, Request,
-    RequestError, Target, TunReport, default_path, known_path, open, query, request, unknown_base,
+    PRIORITY_MAX, PacketReport, PastReport, PeerReport, PriorityReport, Reloaded, Reply, Report,
+    Request, RequestError, Target, TunReport, default_path, known_path, open, query,
+    query_with_past, request, unknown_base,
 };

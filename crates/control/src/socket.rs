@@ -4,6 +4,7 @@
 //! | line | what it does |
 //! | --- | --- |
 //! | `{"status":{}}` | answers with a [`Report`] |
+//! | `{"status":{"past":true}}` | and with what the process has carried in the last two minutes |
 //! | `{"handoff":{"to":"b2"}}` | a mobile begins to move to another base; the answer is a [`Reply`] |
 //! | `{"link":{"imminent":{"to":"b2","in_ms":300}}}` | a move is foreseen |
 //! | `{"link":{"down":{"interface":"wlan0"}}}` | the link, or one interface's, carries nothing |
@@ -27,10 +28,10 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
-pub use self::client::{RequestError, query, request};
+pub use self::client::{RequestError, query, query_with_past, request};
 pub use self::report::{
     AgentReport, AssociationReport, BaseReport, ConnectionReport, Counters, HandoffReport,
-    HandoffState, Handoffs, InterfaceReport, MemoryReport, PacketReport, PeerReport,
+    HandoffState, Handoffs, InterfaceReport, MemoryReport, PacketReport, PastReport, PeerReport,
     PriorityReport, Report, TunReport,
 };
 pub use self::request::{Answer, unknown_base};

@@ -169,8 +169,9 @@ impl<R: Role> Driver<R> {
             None => control.handle_listener(&mut turn),
         }
         while let Some((key, request)) = self.control.as_mut().and_then(Control::poll_request) {
-            if let Request::Status {} = request {
+            if let Request::Status { past } = request {
                 let mut report = self.core.report(R::NAME);
+                report.past = report.past.filter(|_| past);
                 self.role.report(&self.core, &mut report);
                 if let Some(report) = self.role.complete(key, report) {
                     self.answer(key, Ok(report));
@@ -294,6 +295,7 @@ impl<R: Role> Driver<R> {
         self.role.handle_packets(&mut self.core, id);
         let session = self.core.sessions.get(&id);
         self.core.deadlines.set(id, session.and_then(Session::next_timeout));
+        self.core.remember(id);
         let patience = self.core.hop.patience(id);
         self.patience = Some(self.patience.map_or(patience, |least| least.min(patience)));
     }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use lasthop_control::AssociationReport;
+use lasthop_control::past::Progress;
 use lasthop_hop::srp::PacketLane;
 use lasthop_kernel::reactor::Readiness;
 use lasthop_kernel::slab::Key;
@@ -148,6 +149,10 @@ impl Hop for HopSet {
 
     fn patience(&self, part: u32) -> Duration {
         self.parts.get(&part).map_or(Duration::ZERO, |hop| hop.patience(()))
+    }
+
+    fn progress(&mut self, part: u32) -> Option<Progress> {
+        self.parts.get_mut(&part)?.progress(())
     }
 
     fn poll_event(&mut self) -> Option<HopEvent<u32>> {

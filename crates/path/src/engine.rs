@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use lasthop_agent::Side;
 use lasthop_control::link_signals::Signals;
+use lasthop_control::past::{Counted, Past, Progress};
 use lasthop_control::{
     self as control, AgentReport, Answer, Control, Counters, Reply, Report, Request,
 };
@@ -61,6 +62,9 @@ pub struct Agent {
     forwarder: Forwarder,
     check_at: Time,
     link: &'static str,
+    /// What has crossed the interface to the mobiles of late.
+    past: Past<()>,
+    counted: Counted,
 }
 
 const SIDES: [Side; 2] = [Side::Fixed, Side::Mobile];
@@ -135,6 +139,8 @@ impl Agent {
             forwarder,
             check_at: now,
             link: "up",
+            past: Past::default(),
+            counted: Counted::default(),
         })
     }
 
@@ -294,10 +300,19 @@ impl Agent {
         }
     }
 
+    /// Remembers what has crossed since the last time.
+    fn remember(&mut self) {
+        let (sent, received) = self.forwarder.outside.mobile.bytes();
+        let (to_hop, from_hop) = self.counted.advance(sent, received);
+        self.past.add(self.now, (), Progress { to_hop, from_hop, ..Progress::default() });
+    }
+
     fn handle_request(&mut self, request: Request) -> Answer {
         let reply = match request {
-            Request::Status {} => {
-                return serde_json::to_value(self.report()).map_err(|e| e.to_string());
+            Request::Status { past } => {
+                let past = past.then(|| self.past.report(self.now));
+                let report = Report { past, ..self.report() };
+                return serde_json::to_value(report).map_err(|e| e.to_string());
             }
             Request::Handoff { .. } => Err("an agent moves nothing: ask the mobile".to_owned()),
             Request::Reload {} => Err("an agent cannot do this: it is a base that reads its \
@@ -391,6 +406,7 @@ impl EventLoop for Agent {
         }
         self.handle_timers()?;
         self.forwarder.outside.send();
+        self.remember();
         Ok(ControlFlow::Continue(()))
     }
 }

@@ -176,6 +176,11 @@ impl Port {
         self.report.clone()
     }
 
+    /// Bytes that it has sent and received.
+    pub(super) fn bytes(&self) -> (u64, u64) {
+        (self.report.bytes_sent, self.report.bytes_received)
+    }
+
     fn count_drops(&mut self) {
         if let Some(open) = &self.open {
             self.report.packets_missed += open.socket.take_drops();

@@ -5,9 +5,10 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::Hash;
+use std::time::Duration;
 
 use lasthop_control::{
-    AgentReport, AssociationReport, BaseReport, ConnectionReport, PacketReport, Report,
+    AgentReport, AssociationReport, BaseReport, ConnectionReport, PacketReport, PastReport, Report,
 };
 use lasthop_units::Time;
 
@@ -108,6 +109,8 @@ pub struct History {
     programs: HashMap<Option<String>, Track>,
     agent: Option<AgentReport>,
     plots: Plots,
+    /// The rates of the last second before the first report.
+    before: Rates,
 }
 
 /// When the last report was made.
@@ -137,7 +140,36 @@ impl History {
             programs: HashMap::new(),
             agent: None,
             plots: Plots { to_hop: ring(), from_hop: ring(), loss: ring(), queue_ms: ring() },
+            before: Rates::default(),
         }
+    }
+
+    /// Whether there was no report yet.
+    pub fn is_new(&self) -> bool {
+        self.latest.is_none()
+    }
+
+    /// Takes what a process has carried before its first report, for the plots of one that is asked every `interval`.
+    /// Later there is nothing to be added.
+    pub fn remember(&mut self, past: &PastReport, interval: Duration) {
+        if !self.is_new() {
+            return;
+        }
+        let bps = |values: &[u64]| values.iter().map(|bps| Some(*bps as f64)).collect::<Vec<_>>();
+        let [to_hop, from_hop] = [&past.to_hop_bps, &past.from_hop_bps].map(|values| bps(values));
+        for (ring, seconds) in [
+            (&mut self.plots.to_hop, &to_hop),
+            (&mut self.plots.from_hop, &from_hop),
+            (&mut self.plots.loss, &past.loss),
+            (&mut self.plots.queue_ms, &past.queue_ms),
+        ] {
+            let samples = resampled(seconds, interval.as_secs_f64(), self.depth);
+            samples.into_iter().rev().for_each(|sample| ring.push(sample));
+        }
+        self.before = Rates {
+            to_hop_bps: past.to_hop_bps.last().copied(),
+            from_hop_bps: past.from_hop_bps.last().copied(),
+        };
     }
 
     /// Plots of the whole process.
@@ -170,7 +202,11 @@ impl History {
         let connections = self.connections(report, over);
         let programs = self.programs(&connections);
         let agent = self.agent(report, over);
-        let total = Total { packets, ..total(&associations, &connections, agent.as_ref()) };
+        let mut total = Total { packets, ..total(&associations, &connections, agent.as_ref()) };
+        if self.is_new() {
+            // There is nothing to compare with, but it may be known from before.
+            total.rates = self.before;
+        }
         self.drop_unseen();
         self.plot(&total);
         self.latest =
@@ -391,6 +427,19 @@ impl Track {
             && counts.to_hop >= self.counts.to_hop
             && counts.from_hop >= self.counts.from_hop
     }
+}
+
+/// `most` means of `interval_s` seconds each, of values of one second each: the newest first.
+fn resampled(seconds: &[Option<f64>], interval_s: f64, most: usize) -> Vec<Option<f64>> {
+    let newest_first: Vec<_> = seconds.iter().rev().copied().collect();
+    let place = |n: usize| (n as f64 * interval_s) as usize;
+    let mean = |n: usize| {
+        let (from, to) = (place(n), place(n + 1).max(place(n) + 1));
+        let known = newest_first.get(from..to.min(newest_first.len()))?.iter().flatten();
+        let (count, sum) = known.fold((0.0, 0.0), |(count, sum), v| (count + 1.0, sum + v));
+        Some((count > 0.0).then(|| sum / count))
+    };
+    (0..most).map_while(|n| mean(n).filter(|_| place(n) < newest_first.len())).collect()
 }
 
 /// What names a connection: its key, or where a process gives it none, its number in its association.

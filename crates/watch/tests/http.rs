@@ -224,6 +224,31 @@ fn events_tell_what_happens_as_it_happens() {
 }
 
 #[test]
+fn the_first_plots_are_of_the_time_before_anybody_looked() {
+    let served = Served::start();
+    let before: Vec<u64> = (0..120).map(|s| 1000 * s).collect();
+    served.process.remember(before.clone());
+    let mut stream = connect(served.ui());
+    write!(stream, "GET /events HTTP/1.1\r\nHost: {}\r\n\r\n", served.ui()).unwrap();
+    let mut lines = BufReader::new(stream).lines().map_while(Result::ok);
+    let mut next = || {
+        let event = lines.find_map(|line| line.strip_prefix("event: ").map(str::to_owned)).unwrap();
+        let data = lines.next().unwrap();
+        let data = data.strip_prefix("data: ").unwrap().to_owned();
+        (event, serde_json::from_str::<serde_json::Value>(&data).unwrap())
+    };
+    let (event, plots) = next();
+    assert_eq!(event, "plots");
+    let rates = plots["from_hop_bps"].as_array().unwrap();
+    let rates: Vec<u64> = rates.iter().map(|bps| bps.as_f64().unwrap() as u64).collect();
+    assert_eq!(rates, before);
+    assert_eq!(plots["loss"].as_array().unwrap().len(), 120);
+    let (event, sample) = next();
+    assert_eq!((event.as_str(), &sample["total"]["from_hop_bps"]), ("sample", &119_000.into()));
+    assert_eq!(next().0, "sample", "they are asked for once");
+}
+
+#[test]
 fn metrics_are_served_alone_elsewhere_and_nothing_else_is() {
     let served = Served::start();
     let metrics = served.handle.metrics().unwrap();

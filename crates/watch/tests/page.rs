@@ -25,6 +25,11 @@ struct Scene {
 }
 
 fn scene(connections: &[(&str, &str)]) -> Option<Scene> {
+    scene_after(connections, Vec::new())
+}
+
+/// The same, of a process that has carried so much in each second before, bit/s.
+fn scene_after(connections: &[(&str, &str)], before: Vec<u64>) -> Option<Scene> {
     let host = lasthop_testing::or_skip(Netns::anonymous(), NetnsError::is_unavailable)?;
     let folder = tempfile::tempdir().unwrap();
     let Some(mut browser) = Browser::start(&host, folder.path(), PATIENCE).unwrap() else {
@@ -32,6 +37,9 @@ fn scene(connections: &[(&str, &str)]) -> Option<Scene> {
         return None;
     };
     let process = Process::start(folder.path(), connections);
+    if !before.is_empty() {
+        process.remember(before);
+    }
     let ui = "127.0.0.1:0".parse().ok();
     let control = process.path.clone();
     let options = Options { ui, metrics: None, control, own: false };
@@ -92,6 +100,20 @@ fn who_moves_a_slider_sees_the_shares_move() {
     wait_for_ratio(browser, &row("connection", "2"), &row("connection", "3"), 1.0);
     let width = browser.evaluate("document.documentElement.scrollWidth <= innerWidth").unwrap();
     assert_eq!(width, true, "nothing sticks out");
+    assert_eq!(browser.complaints(), [] as [String; 0]);
+}
+
+#[test]
+fn the_page_shows_the_last_two_minutes_as_soon_as_it_is_opened() {
+    let connections = [("curl", "mirror.example:443")];
+    let Some(mut scene) = scene_after(&connections, vec![9_000_000; 120]) else { return };
+    let browser = &mut scene.browser;
+    for (plot, kind) in [("rate", "stroke"), ("loss", "stroke"), ("queue", "fill")] {
+        let path = format!("document.querySelector('#plot-{plot} path.{kind}')");
+        // From one edge to the other.
+        let whole = format!("/^M0 [^M]*L119 /.test({path}.getAttribute('d'))");
+        assert_eq!(browser.evaluate(&whole).unwrap(), true, "{plot}");
+    }
     assert_eq!(browser.complaints(), [] as [String; 0]);
 }
 

@@ -36,10 +36,27 @@ pub enum RequestError {
 ///
 /// Nobody serves it, or the answer is not a report.
 pub fn query(path: &Path) -> io::Result<Report> {
-    ask(path, &Request::Status {}).map_err(|error| match error {
+    ask(path, &Request::Status { past: false }).map_err(no_report)
+}
+
+/// The same, with what the process has carried in the last two minutes, if it knows.
+///
+/// # Errors
+///
+/// See [`query`].
+pub fn query_with_past(path: &Path) -> io::Result<Report> {
+    match ask(path, &Request::Status { past: true }) {
+        // It is of a version that remembers nothing.
+        Err(RequestError::Refused(_)) => query(path),
+        report => report.map_err(no_report),
+    }
+}
+
+fn no_report(error: RequestError) -> io::Error {
+    match error {
         RequestError::Io(error) => error,
         other => io::Error::new(io::ErrorKind::InvalidData, other),
-    })
+    }
 }
 
 /// Asks the process that serves `path` to do something: anything but [`Request::Status`], for which

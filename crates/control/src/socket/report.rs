@@ -61,6 +61,9 @@ reports! {
         /// Packets of the TUN device, where there is one.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub tun: Option<TunReport>,
+        /// What it has carried of late, if that was asked for.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub past: Option<PastReport>,
         /// Of an agent: what it is and does.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub agent: Option<AgentReport>,
@@ -81,6 +84,21 @@ reports! {
         /// Packets that were dropped, by why.
         #[serde(skip_serializing_if = "std::collections::BTreeMap::is_empty")]
         pub refused: std::collections::BTreeMap<String, u64>,
+    }
+
+    /// What a process has carried in each of the last seconds, two minutes of them at most, the latest last.
+    #[derive(PartialEq)]
+    pub struct PastReport {
+        /// When the latest of them was over, in whole seconds since the start.
+        pub until_s: u64,
+        /// Bit/s into the hop.
+        pub to_hop_bps: Vec<u64>,
+        /// Bit/s out of the hop.
+        pub from_hop_bps: Vec<u64>,
+        /// The greatest share that an association lost of what it sent, where that is known.
+        pub loss: Vec<Option<f64>>,
+        /// The longest queue of an association in milliseconds, where that is known.
+        pub queue_ms: Vec<Option<f64>>,
     }
 
     /// A base's bound on buffers.

@@ -26,7 +26,11 @@ pub const PRIORITY_MAX: u32 = 1000;
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Request {
     /// What it is doing.
-    Status {},
+    Status {
+        /// And what it has carried of late ([`Report::past`](super::Report::past)).
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        past: bool,
+    },
     /// A mobile shall move its connections to another base, now.
     Handoff {
         /// The base's name in the mobile's configuration.
@@ -130,7 +134,7 @@ impl Request {
     /// What the types cannot say.
     fn check(&self) -> Result<(), String> {
         match self {
-            Self::Status {} | Self::Reload {} => Ok(()),
+            Self::Status { .. } | Self::Reload {} => Ok(()),
             Self::Handoff { to } => check_name("base", to, NAME_MAX),
             Self::Link(Link::Imminent { to, in_ms }) => {
                 let max = IN_MAX.as_millis();

@@ -125,7 +125,8 @@ fn every_request_is_one_line_and_comes_back_as_it_was() {
     let of = Target::Program("curl".to_owned());
     let down = Link::Down { interface: Some("wlan0".to_owned()) };
     for (request, text) in [
-        (Request::Status {}, r#"{"status":{}}"#),
+        (Request::Status { past: false }, r#"{"status":{}}"#),
+        (Request::Status { past: true }, r#"{"status":{"past":true}}"#),
         (handoff("b2"), r#"{"handoff":{"to":"b2"}}"#),
         (Request::Link(imminent), r#"{"link":{"imminent":{"to":"b2","in_ms":300}}}"#),
         (Request::Link(down), r#"{"link":{"down":{"interface":"wlan0"}}}"#),
@@ -173,7 +174,7 @@ fn a_line_may_come_in_pieces_and_end_with_the_stream() {
     client.shutdown(Shutdown::Write).unwrap();
     service.turn();
     assert_eq!(heard(&mut client), Told::Answer(json!({ "ok": {} })));
-    assert_eq!(service.asked, [Request::Status {}]);
+    assert_eq!(service.asked, [Request::Status { past: false }]);
 }
 
 #[test]

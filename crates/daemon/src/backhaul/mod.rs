@@ -8,6 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use lasthop_control::AssociationReport;
+use lasthop_control::past::Progress;
 use lasthop_hop::seal::{Keypair, PublicKey};
 use lasthop_hop::srp::{PacketLane, Srp};
 use lasthop_hop::{
@@ -388,6 +389,14 @@ impl Hop for WithPeers {
         if let Some(peers) = &mut self.peers {
             peers.listener.close(&mut turn.within(LISTENER));
             peers.links.close(turn);
+        }
+    }
+
+    /// As the [reports](Self::reports), of mobiles only.
+    fn progress(&mut self, id: Self::Id) -> Option<Progress> {
+        match id {
+            BaseAssociationId::Mobile(id) => self.mobiles.progress(id),
+            _ => None,
         }
     }
 

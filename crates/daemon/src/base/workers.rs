@@ -299,6 +299,9 @@ fn join(into: &mut Report, from: Report) {
     into.associations.sort_by_key(|association| association.id);
     into.connections.extend(from.connections);
     into.connections.sort_by_key(|connection| connection.key);
+    if let (Some(into), Some(from)) = (&mut into.past, from.past) {
+        into.join(&from);
+    }
     let Counters { opened, refused, closed, garbage } = from.counters;
     into.counters.opened += opened;
     into.counters.refused += refused;

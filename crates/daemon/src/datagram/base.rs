@@ -5,6 +5,7 @@ use std::io;
 use std::time::Duration;
 
 use lasthop_control::AssociationReport;
+use lasthop_control::past::{Counted, Progress};
 use lasthop_hop::CloseReason;
 use lasthop_hop::seal::{Allowed, PublicKey};
 use lasthop_hop::srp::PacketLane;
@@ -14,7 +15,7 @@ use lasthop_kernel::slab::{Key, Slab};
 use lasthop_kernel::turn::Turn;
 use lasthop_units::Time;
 
-use super::{next_timeout, patience, report, why};
+use super::{next_timeout, patience, progress, report, why};
 use crate::carrier::{Carrier, Route};
 use crate::hop::BaseHop;
 use crate::hop::{AnyStreams, Hop, HopEvent};
@@ -26,15 +27,22 @@ pub(crate) struct DatagramBase<K: BaseLinks> {
     carrier: Box<dyn Carrier>,
     /// Which socket an event is for.
     sockets: Slab<usize>,
-    since: BTreeMap<AssociationId, Time>,
+    standing: BTreeMap<AssociationId, Standing>,
     now: Time,
+}
+
+/// An association that stands.
+struct Standing {
+    since: Time,
+    /// What it had carried when it was last asked.
+    counted: Counted,
 }
 
 impl<K: BaseLinks> DatagramBase<K> {
     /// Runs `machine` over `carrier`, as the hop called `name`.
     pub(crate) fn new(name: &'static str, machine: BaseEnd<K>, carrier: Box<dyn Carrier>) -> Self {
-        let (sockets, since) = (Slab::new(), BTreeMap::new());
-        Self { name, machine, carrier, sockets, since, now: Time::ZERO }
+        let (sockets, standing) = (Slab::new(), BTreeMap::new());
+        Self { name, machine, carrier, sockets, standing, now: Time::ZERO }
     }
 
     /// Closes one association.
@@ -92,11 +100,17 @@ where
         self.machine.association(id).map_or(Duration::ZERO, |a| patience(&a.stats()))
     }
 
+    fn progress(&mut self, id: AssociationId) -> Option<Progress> {
+        let stats = self.machine.association(id)?.stats();
+        Some(progress(&mut self.standing.get_mut(&id)?.counted, &stats))
+    }
+
     fn poll_event(&mut self) -> Option<HopEvent<AssociationId>> {
         let (id, event) = self.machine.poll_event()?;
         Some(match event {
             AssociationEvent::Up => {
-                self.since.insert(id, self.now);
+                let counted = Counted::default();
+                self.standing.insert(id, Standing { since: self.now, counted });
                 HopEvent::Up(id)
             }
             AssociationEvent::Moved => {
@@ -104,7 +118,7 @@ where
                 HopEvent::Moved(id, self.carrier.show(peer))
             }
             AssociationEvent::Lost(reason) => {
-                self.since.remove(&id);
+                self.standing.remove(&id);
                 HopEvent::Lost(id, why(reason))
             }
         })
@@ -144,7 +158,8 @@ where
         views
             .map(|view| {
                 let state = if view.stats.silent { "silent" } else { "up" };
-                let age = self.since.get(&view.id).map_or(Duration::ZERO, |since| now - *since);
+                let standing = self.standing.get(&view.id);
+                let age = standing.map_or(Duration::ZERO, |standing| now - standing.since);
                 let address = view.peer.map(|route| self.carrier.show(route));
                 report(view.id.0, view.mobile, address, state, age, &view.stats)
             })

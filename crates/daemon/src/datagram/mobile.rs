@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use lasthop_control::AssociationReport;
+use lasthop_control::past::{Counted, Progress};
 use lasthop_hop::CloseReason;
 use lasthop_hop::seal::PublicKey;
 use lasthop_hop::srp::PacketLane;
@@ -15,7 +16,7 @@ use lasthop_kernel::slab::{Key, Slab};
 use lasthop_kernel::turn::Turn;
 use lasthop_units::{Bytes, LinkEvent, Time};
 
-use super::{next_timeout, patience, report, why};
+use super::{next_timeout, patience, progress, report, why};
 use crate::carrier::{Carrier, Route};
 use crate::handshake::{self, HandshakeFailure, Introduction};
 use crate::hop::MobileHop;
@@ -64,6 +65,8 @@ pub(crate) struct DatagramMobile<K: MobileLink> {
     strange: u64,
     /// And replies to a handshake among them.
     unopened: u64,
+    /// What its association had carried when it was last asked.
+    counted: Counted,
 }
 
 impl<K> DatagramMobile<K>
@@ -105,6 +108,7 @@ where
             introduction,
             strange: 0,
             unopened: 0,
+            counted: Counted::default(),
         }
     }
 
@@ -266,6 +270,10 @@ where
 
     fn patience(&self, (): ()) -> Duration {
         patience(&self.machine.stats())
+    }
+
+    fn progress(&mut self, (): ()) -> Option<Progress> {
+        Some(progress(&mut self.counted, &self.machine.stats()))
     }
 
     fn poll_event(&mut self) -> Option<HopEvent<()>> {

@@ -10,6 +10,7 @@ pub(crate) use mobile::DatagramMobile;
 
 use std::time::Duration;
 
+use lasthop_control::past::{Counted, Progress};
 use lasthop_control::{AssociationReport, PacketReport};
 use lasthop_hop::seal::PublicKey;
 use lasthop_hop::{CloseReason, HopStats, PacketStats};
@@ -29,6 +30,20 @@ const WAIT_MAX: Duration = Duration::from_millis(4);
 /// How long what comes on a hop may wait so that more is done in one wake-up.
 fn patience(stats: &HopStats) -> Duration {
     (stats.srtt / WAITS_PER_ROUND_TRIP).min(WAIT_MAX)
+}
+
+/// What an association has done since so much was counted.
+fn progress(counted: &mut Counted, stats: &HopStats) -> Progress {
+    let (to_hop, from_hop) = counted.advance(
+        stats.bytes_sent.get() + stats.packets.bytes_sent,
+        stats.bytes_received.get() + stats.packets.bytes_received,
+    );
+    Progress { to_hop, from_hop, loss: Some(stats.loss), queue_ms: queue_ms(stats) }
+}
+
+/// What does not pace does not know a queue.
+fn queue_ms(stats: &HopStats) -> Option<f64> {
+    (stats.pacing_rate > Rate::ZERO).then_some(stats.queue.as_secs_f64() * 1e3)
 }
 
 /// When the machine or the carrier wants to be called next.
@@ -74,8 +89,7 @@ fn report(
         loss: Some(stats.loss),
         srtt_ms: ms(stats.srtt),
         min_rtt_ms: ms(stats.min_rtt),
-        // What does not pace does not know a queue.
-        queue_ms: rate(stats.pacing_rate).map(|_| stats.queue.as_secs_f64() * 1e3),
+        queue_ms: queue_ms(stats),
         mtu: Some(stats.mtu.get()).filter(|mtu| *mtu > 0),
         memory: Some(stats.memory.get()),
         packets_sent: Some(stats.datagrams_sent),

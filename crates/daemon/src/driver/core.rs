@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::net::SocketAddr;
 
+use lasthop_control::past::Past;
 use lasthop_control::priority::Program;
 use lasthop_control::{ConnectionReport, Counters, Report};
 use lasthop_hop::seal::PublicKey;
@@ -149,6 +150,8 @@ pub(crate) struct Core<H: Hop, W> {
     pauses: Pauses,
     /// When sessions that are not touched want to be called.
     pub(super) deadlines: Deadlines<H::Id>,
+    /// What associations have carried of late.
+    past: Past<H::Id>,
 }
 
 impl<H: Hop, W> Core<H, W> {
@@ -174,6 +177,7 @@ impl<H: Hop, W> Core<H, W> {
             timers: Timers::new(),
             pauses: Pauses::default(),
             deadlines: Deadlines::new(),
+            past: Past::default(),
         })
     }
 
@@ -457,6 +461,13 @@ impl<H: Hop, W> Core<H, W> {
             .min()
     }
 
+    /// Remembers what an association has done since the last time.
+    pub(super) fn remember(&mut self, id: H::Id) {
+        if let Some(progress) = self.hop.progress(id) {
+            self.past.add(self.now, id, progress);
+        }
+    }
+
     pub(crate) fn report(&self, role: &str) -> Report {
         let name = |id: &H::Id| format!("{id:?}");
         let connections = self.connections.iter().map(|(_, c)| {
@@ -487,6 +498,7 @@ impl<H: Hop, W> Core<H, W> {
             associations: self.hop.reports(self.now),
             connections: connections.collect(),
             counters: Counters { garbage: self.hop.garbage(), ..self.counters },
+            past: Some(self.past.report(self.now)),
             ..Report::default()
         }
     }

@@ -10,6 +10,7 @@ use lasthop_hop::{RecvState, StreamError, StreamEvent, StreamId, Streams};
 use lasthop_units::{Duration, Time};
 
 use lasthop_control::AssociationReport;
+use lasthop_control::past::Progress;
 use lasthop_kernel::reactor::Readiness;
 use lasthop_kernel::slab::Key;
 use lasthop_kernel::turn::Turn;
@@ -66,6 +67,9 @@ pub(crate) trait Hop: Send + 'static {
     fn patience(&self, _id: Self::Id) -> Duration {
         Duration::ZERO
     }
+
+    /// What an association has done since the last time that this was asked.
+    fn progress(&mut self, id: Self::Id) -> Option<Progress>;
 
     /// Moves what the kernel has received into the machines, and polls their events.
     fn pump(&mut self, turn: &mut Turn<'_>);

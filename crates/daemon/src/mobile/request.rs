@@ -48,7 +48,7 @@ impl MobileRole {
                 return Err(why.to_owned());
             }
             // Whoever asks for the status does not ask here.
-            Request::Status {} => {}
+            Request::Status { .. } => {}
         }
         Ok(reply)
     }

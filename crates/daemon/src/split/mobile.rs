@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use lasthop_control::AssociationReport;
+use lasthop_control::past::Progress;
 use lasthop_hop::seal::{HandshakeError, Initiator, Keypair, PresharedKey, PublicKey};
 use lasthop_hop::{Evidence, Memory, Stamps, Unreachable};
 use lasthop_kernel::clock;
@@ -483,6 +484,10 @@ impl Hop for SplitMobile {
         self.wires.close_unowned(turn);
         self.close_control(turn);
         self.base = None;
+    }
+
+    fn progress(&mut self, (): ()) -> Option<Progress> {
+        Some(self.streams.progress())
     }
 
     fn reports(&self, now: Time) -> Vec<AssociationReport> {

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
+use lasthop_control::past::{Counted, Progress};
 use lasthop_hop::{
     Lease, Memory, RecvState, StreamError, StreamEvent, StreamId, StreamState, Streams,
 };
@@ -51,6 +52,8 @@ pub struct SplitTcp {
     divisions: Option<Box<Divisions>>,
     /// Counters of streams that are gone.
     pub(super) totals: Totals,
+    /// What of them was counted when it was last asked.
+    counted: Counted,
 }
 
 /// How the connection of a stream that is out of the table ends.
@@ -141,7 +144,14 @@ impl SplitTcp {
             recv_allowance: Allowance::new(memory),
             divisions: None,
             totals: Totals::default(),
+            counted: Counted::default(),
         }
+    }
+
+    /// What was done since the last time that this was asked.
+    pub(super) fn progress(&mut self) -> Progress {
+        let (to_hop, from_hop) = self.counted.advance(self.totals.sent, self.totals.received);
+        Progress { to_hop, from_hop, ..Progress::default() }
     }
 
     /// How many streams there are.

@@ -306,6 +306,13 @@ impl Pair {
     pub(crate) fn base_report(&self) -> Report {
         control::query(&self.dir.join("base.sock")).unwrap()
     }
+
+    /// Bytes that `base` or `mobile` remembers: into the hop, and out of it.
+    pub(crate) fn remembered(&self, role: &str) -> [u64; 2] {
+        let report = control::query_with_past(&self.dir.join(format!("{role}.sock"))).unwrap();
+        let past = report.past.unwrap();
+        [past.to_hop_bps, past.from_hop_bps].map(|bps| bps.iter().sum::<u64>() / 8)
+    }
 }
 
 impl Drop for Pair {

@@ -64,6 +64,7 @@ with_each_hop! {
     stopping_lets_open_connections_end,
     a_second_stop_does_not_wait,
     the_status_socket_reports_associations_and_connections,
+    the_status_socket_tells_what_was_carried_of_late,
     curl_goes_through_socks_and_through_connect,
     urgent_data_arrive_in_line_both_ways,
     urgent_data_that_were_sent_ahead_are_not_lost,
@@ -373,6 +374,26 @@ fn the_status_socket_reports_associations_and_connections(hop: HopKind) {
         assert_eq!(connection.state, "open", "{role}");
     }
     drop(client);
+}
+
+fn the_status_socket_tells_what_was_carried_of_late(hop: HopKind) {
+    let pair = Pair::sealed(hop);
+    let mut client = pair.connect(echo_server());
+    let carried = 100_000;
+    client.write_all(&pattern(carried)).unwrap();
+    client.read_exact(&mut vec![0; carried]).unwrap();
+    drop(client);
+    assert_eq!(pair.mobile_report().past, None, "nobody has asked");
+    for role in ["mobile", "base"] {
+        // The second in which they were carried has to be over.
+        harness::wait_until("what was carried is remembered", || {
+            let remembered = pair.remembered(role);
+            // Openings are carried too.
+            let most = carried as u64 + 10_000;
+            assert!(remembered.iter().all(|bytes| *bytes <= most), "{role}: {remembered:?}");
+            remembered.iter().all(|bytes| *bytes >= carried as u64)
+        });
+    }
 }
 
 fn curl_goes_through_socks_and_through_connect(hop: HopKind) {

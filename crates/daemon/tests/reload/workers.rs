@@ -46,6 +46,11 @@ fn several_workers_are_one_base() {
         let keys: BTreeSet<u64> = report.connections.iter().map(|c| c.key).collect();
         assert_eq!((report.connections.len(), keys.len()), (2 * MOBILES, 2 * MOBILES), "{hop}");
         assert_eq!(report.counters.opened, 2 * MOBILES as u64, "{hop}");
+        assert_eq!(report.past, None, "nobody has asked");
+        let carried = (2 * MOBILES * sent.len()) as u64;
+        lasthop_testing::wait_until("what all have carried is remembered", PATIENCE, || {
+            world.remembered().iter().all(|bytes| *bytes >= carried)
+        });
         for n in 0..MOBILES {
             let Err(status) = world.try_connect(n, echo_server()) else {
                 panic!("{hop}: there were as many as there may be");

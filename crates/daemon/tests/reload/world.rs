@@ -169,6 +169,12 @@ impl World {
         control::query(&self.dir.join("base.sock")).unwrap()
     }
 
+    /// Bytes that the base remembers: into the hop, and out of it.
+    pub(crate) fn remembered(&self) -> [u64; 2] {
+        let past = control::query_with_past(&self.dir.join("base.sock")).unwrap().past.unwrap();
+        [past.to_hop_bps, past.from_hop_bps].map(|bps| bps.iter().sum::<u64>() / 8)
+    }
+
     /// The mobiles that have an association.
     pub(crate) fn present(&self) -> Vec<usize> {
         let report = self.report();

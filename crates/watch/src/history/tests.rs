@@ -1,4 +1,4 @@
-use lasthop_control::{InterfaceReport, PacketReport};
+use lasthop_control::{InterfaceReport, PacketReport, PastReport};
 use proptest::prelude::*;
 
 use super::*;
@@ -250,4 +250,44 @@ proptest! {
             }
         }
     }
+}
+
+fn past(to_hop_bps: &[u64]) -> PastReport {
+    PastReport {
+        until_s: 100,
+        to_hop_bps: to_hop_bps.to_vec(),
+        from_hop_bps: vec![0; to_hop_bps.len()],
+        loss: to_hop_bps.iter().map(|bps| (*bps > 0).then_some(0.5)).collect(),
+        queue_ms: vec![None; to_hop_bps.len()],
+    }
+}
+
+#[test]
+fn what_was_carried_before_is_plotted_before_the_first_sample() {
+    let mut history = History::default();
+    history.remember(&past(&[0, 800, 1600]), Duration::from_secs(1));
+    let first = history.feed(at(0.0), &report(100.5, vec![connection(7, 50.0, 0, 0)]));
+    assert_eq!(first.total.rates, rates(1600, 0), "of the latest second");
+    assert_eq!(first.connections[0].rates, Rates::default(), "nobody knows whose they were");
+    history.feed(at(1.0), &report(101.5, vec![connection(7, 51.0, 50, 0)]));
+    let plots = history.plots();
+    assert_eq!(plots.to_hop.iter().collect::<Vec<_>>(), [0.0, 800.0, 1600.0, 1600.0, 400.0]);
+    let loss: Vec<f32> = plots.loss.iter().collect();
+    assert!(loss[0].is_nan() && loss[1..3] == [0.5, 0.5], "{loss:?}");
+    // It is too late.
+    history.remember(&past(&[9; 120]), Duration::from_secs(1));
+    assert_eq!(history.plots().to_hop.iter().len(), 5);
+}
+
+#[test]
+fn what_was_carried_before_is_plotted_as_often_as_samples_come() {
+    let plotted = |interval_s: f64, depth| {
+        let mut history = History::new(depth);
+        history.remember(&past(&[10, 20, 30, 40, 50]), Duration::from_secs_f64(interval_s));
+        history.plots().to_hop.iter().collect::<Vec<_>>()
+    };
+    assert_eq!(plotted(2.0, 9), [10.0, 25.0, 45.0]);
+    assert_eq!(plotted(0.5, 4), [40.0, 40.0, 50.0, 50.0]);
+    assert_eq!(plotted(3600.0, 9), [30.0]);
+    assert_eq!(plotted(1.0, 0), [0.0; 0]);
 }

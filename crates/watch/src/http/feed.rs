@@ -32,9 +32,23 @@ struct PageEvent {
     data: Arc<str>,
 }
 
+/// What is new for pages.
+#[derive(Clone, Debug)]
+struct News {
+    /// Plots of the time before, where this is the first that is known of the process.
+    plots: Option<PageEvent>,
+    event: PageEvent,
+}
+
+impl From<PageEvent> for News {
+    fn from(event: PageEvent) -> Self {
+        Self { plots: None, event }
+    }
+}
+
 /// The events for pages.
 pub(super) struct Feed {
-    told: watch::Sender<PageEvent>,
+    told: watch::Sender<News>,
     wanted: Notify,
     pages: Arc<Semaphore>,
     history: Mutex<History>,
@@ -45,7 +59,7 @@ impl Feed {
     pub(super) fn start(control: Arc<Path>) -> Arc<Self> {
         let nothing = PageEvent { event: "gone", data: "{}".into() };
         let feed = Arc::new(Self {
-            told: watch::Sender::new(nothing),
+            told: watch::Sender::new(nothing.into()),
             wanted: Notify::new(),
             pages: Arc::new(Semaphore::new(PAGES_MAX)),
             history: Mutex::default(),
@@ -62,8 +76,11 @@ impl Feed {
         let mut news = self.told.subscribe();
         news.mark_unchanged();
         self.wanted.notify_one();
-        let first = self.plots();
-        let state = Following { first: Some(first), news, _permit: permit };
+        let history = self.history.lock().unwrap_or_else(PoisonError::into_inner);
+        // Where nothing is known yet, what was before comes with the first sample.
+        let first = (!history.is_new()).then(|| plots(&history));
+        drop(history);
+        let state = Following { first, news, _permit: permit };
         Some(stream::unfold(state, |mut state| async {
             let told = state.next().await?;
             let event = Event::default().event(told.event).data(&*told.data);
@@ -71,31 +88,39 @@ impl Feed {
         }))
     }
 
-    fn plots(&self) -> PageEvent {
-        let history = self.history.lock().unwrap_or_else(PoisonError::into_inner);
-        let plots = history.plots();
-        let data = json(&PlotsText {
-            interval_s: INTERVAL.as_secs_f64(),
-            to_hop_bps: Values(&plots.to_hop),
-            from_hop_bps: Values(&plots.from_hop),
-            loss: Values(&plots.loss),
-            queue_ms: Values(&plots.queue_ms),
-        });
-        PageEvent { event: "plots", data }
+    fn is_new(&self) -> bool {
+        self.history.lock().unwrap_or_else(PoisonError::into_inner).is_new()
     }
 
-    fn take(&self, now: Time, report: &Report) -> PageEvent {
+    fn take(&self, now: Time, report: &Report) -> News {
         let mut history = self.history.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = history.is_new().then(|| {
+            report.past.iter().for_each(|past| history.remember(past, INTERVAL));
+            plots(&history)
+        });
         let mut sample = history.feed(now, report);
         sample.truncate(CONNECTIONS_MAX);
-        PageEvent { event: "sample", data: json(&sample) }
+        News { plots: before, event: PageEvent { event: "sample", data: json(&sample) } }
     }
+}
+
+fn plots(history: &History) -> PageEvent {
+    let plots = history.plots();
+    let data = json(&PlotsText {
+        interval_s: INTERVAL.as_secs_f64(),
+        to_hop_bps: Values(&plots.to_hop),
+        from_hop_bps: Values(&plots.from_hop),
+        loss: Values(&plots.loss),
+        queue_ms: Values(&plots.queue_ms),
+    });
+    PageEvent { event: "plots", data }
 }
 
 /// A page that is open.
 struct Following {
+    /// What it is sent next, before what is new.
     first: Option<PageEvent>,
-    news: watch::Receiver<PageEvent>,
+    news: watch::Receiver<News>,
     _permit: OwnedSemaphorePermit,
 }
 
@@ -105,7 +130,10 @@ impl Following {
             return Some(first);
         }
         self.news.changed().await.ok()?;
-        Some(self.news.borrow_and_update().clone())
+        let News { plots, event } = self.news.borrow_and_update().clone();
+        let Some(plots) = plots else { return Some(event) };
+        self.first = Some(event);
+        Some(plots)
     }
 }
 
@@ -124,12 +152,13 @@ async fn poll_control(control: Arc<Path>, feed: Arc<Feed>) {
         }
         ticks.tick().await;
         let path = Arc::clone(&control);
-        let answer = tokio::task::spawn_blocking(move || control::query(&path)).await;
+        let query = if feed.is_new() { control::query_with_past } else { control::query };
+        let answer = tokio::task::spawn_blocking(move || query(&path)).await;
         let now = Time::ZERO + start.elapsed();
         let told = match answer {
             Ok(Ok(report)) => feed.take(now, &report),
-            Ok(Err(error)) => gone(&control, &error.to_string()),
-            Err(error) => gone(&control, &error.to_string()),
+            Ok(Err(error)) => gone(&control, &error.to_string()).into(),
+            Err(error) => gone(&control, &error.to_string()).into(),
         };
         feed.told.send_replace(told);
     }

@@ -1,6 +1,7 @@
 //! What the terminal shows, and what keys do. It touches neither terminal nor process.
 
 use std::cmp::Ordering;
+use std::time::Duration;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use lasthop_control::{PRIORITY_MAX, Report, Target};
@@ -79,6 +80,8 @@ pub enum Action {
 #[derive(Debug, Default)]
 pub struct App {
     pub(super) history: History,
+    /// How often reports come, if not every second.
+    interval: Option<Duration>,
     pub(super) sample: Option<Sample>,
     pub(super) list: List,
     pub(super) sort: Sort,
@@ -98,10 +101,18 @@ pub struct App {
 }
 
 impl App {
+    /// One that takes a report every `interval`.
+    pub fn new(interval: Duration) -> Self {
+        Self { interval: Some(interval), ..Self::default() }
+    }
+
     /// Takes what the process answered at `now`.
     pub fn handle_report(&mut self, now: Time, answer: Result<&Report, &str>) {
         match answer {
             Ok(report) => {
+                if let Some(past) = &report.past {
+                    self.history.remember(past, self.interval.unwrap_or(Duration::from_secs(1)));
+                }
                 let sample = self.history.feed(now, report);
                 if std::mem::take(&mut self.gone) {
                     self.message = None;

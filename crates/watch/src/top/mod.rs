@@ -54,7 +54,7 @@ fn converse(
     let looks = poll_control(control, interval)?;
     let asked = asker(control)?;
     let process = control.display().to_string();
-    let mut app = App::default();
+    let mut app = App::new(interval);
     loop {
         for (at, report) in looks.try_iter() {
             app.handle_report(at, report.as_deref().map_err(String::as_str));
@@ -94,10 +94,13 @@ fn poll_control(control: &Path, interval: Duration) -> io::Result<Receiver<PollR
     let (tell, looks) = sync_channel(1);
     let control = control.to_owned();
     let start = Instant::now();
+    let mut is_first = true;
     thread::Builder::new().name("look".into()).spawn(move || {
         loop {
             let begun = Instant::now();
-            let report = control::query(&control).map(Box::new);
+            let query = if is_first { control::query_with_past } else { control::query };
+            let report = query(&control).map(Box::new);
+            is_first &= report.is_err();
             let report =
                 report.map_err(|e| format!("nobody answers on {}: {e}", control.display()));
             if tell.send((Time::ZERO + start.elapsed(), report)).is_err() {

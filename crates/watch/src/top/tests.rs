@@ -1,7 +1,7 @@
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use lasthop_control::{
     AgentReport, AssociationReport, BaseReport, ConnectionReport, Counters, HandoffReport,
-    HandoffState, Handoffs, InterfaceReport, PacketReport,
+    HandoffState, Handoffs, InterfaceReport, PacketReport, PastReport,
 };
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -152,6 +152,28 @@ q quit  ? help  tab list  s sort  +/- priority
 ";
     let text = drawn(&app(mobile), 100, 19);
     assert_eq!(text, expected, "{text}");
+}
+
+#[test]
+fn what_was_carried_before_is_drawn_at_once() {
+    let mut report = mobile(0);
+    report.past = Some(PastReport {
+        until_s: 60,
+        to_hop_bps: vec![0; 60],
+        from_hop_bps: (0..60).map(|s| s * 100_000).collect(),
+        loss: vec![Some(0.05); 60],
+        queue_ms: vec![None; 60],
+    });
+    let mut app = App::new(Duration::from_secs(1));
+    app.handle_report(Time::ZERO, Ok(&report));
+    let text = drawn(&app, 100, 30);
+    assert!(text.contains("down 5.90 Mbit/s"), "{text}");
+    report.past = None;
+    let mut empty = App::default();
+    empty.handle_report(Time::ZERO, Ok(&report));
+    let full = |text: &str| text.matches('█').count();
+    let alone = full(&drawn(&empty, 100, 30));
+    assert!(full(&text) > alone + 20, "one sample alone has {alone} bars\n{text}");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Instant;
 
-use lasthop_control::{AssociationReport, ConnectionReport, Report, Request, Target};
+use lasthop_control::{AssociationReport, ConnectionReport, PastReport, Report, Request, Target};
 use serde_json::{Value, json};
 
 /// What all connections share, bytes per second.
@@ -29,6 +29,7 @@ struct State {
     carried: BTreeMap<u64, f64>,
     asked: Vec<Request>,
     refusal: Option<String>,
+    past: Option<PastReport>,
 }
 
 impl Process {
@@ -52,6 +53,7 @@ impl Process {
             carried: BTreeMap::new(),
             asked: Vec::new(),
             refusal: None,
+            past: None,
         }));
         let serving = Arc::clone(&state);
         // It ends with the test.
@@ -67,6 +69,19 @@ impl Process {
     #[allow(dead_code, reason = "not every test asks for something")]
     pub(crate) fn asked(&self) -> Vec<Request> {
         self.state.lock().unwrap().asked.clone()
+    }
+
+    /// It has carried so much in each second before anybody looked, bit/s.
+    #[allow(dead_code, reason = "not every test asks for it")]
+    pub(crate) fn remember(&self, from_hop_bps: Vec<u64>) {
+        let seconds = from_hop_bps.len();
+        self.state.lock().unwrap().past = Some(PastReport {
+            until_s: 0,
+            to_hop_bps: vec![0; seconds],
+            from_hop_bps,
+            loss: vec![Some(0.25); seconds],
+            queue_ms: vec![Some(5.0); seconds],
+        });
     }
 
     /// From here on it refuses with these words.
@@ -91,8 +106,10 @@ fn answer(stream: &UnixStream, state: &Mutex<State>) -> std::io::Result<()> {
 impl State {
     fn answer(&mut self, request: Request) -> Result<Value, String> {
         self.carry();
-        if request == (Request::Status {}) {
-            return Ok(serde_json::to_value(self.report()).unwrap());
+        if let Request::Status { past } = request {
+            let past = self.past.clone().filter(|_| past);
+            let report = Report { past, ..self.report() };
+            return Ok(serde_json::to_value(report).unwrap());
         }
         self.asked.push(request.clone());
         if let Some(why) = &self.refusal {

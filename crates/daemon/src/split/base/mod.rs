@@ -11,6 +11,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 
 use lasthop_control::AssociationReport;
+use lasthop_control::past::Progress;
 use lasthop_hop::seal::{Allowed, PresharedKey, PublicKey, Responder};
 use lasthop_hop::{AssociationId, Memory, Refusal, Refusals, Refused, Stamps};
 use lasthop_kernel::accept::{self, Accepted, Pauses};
@@ -406,6 +407,10 @@ impl Hop for SplitBase {
             greeting.socket.close(turn.reactor, true);
         }
         self.wires.close_unowned(turn);
+    }
+
+    fn progress(&mut self, id: AssociationId) -> Option<Progress> {
+        Some(self.associations.get_mut(&number(id)?)?.streams.progress())
     }
 
     fn reports(&self, now: Time) -> Vec<AssociationReport> {
