@@ -1,5 +1,5 @@
 use etherparse::{NetSlice, PacketBuilder, SlicedPacket, TcpOptionElement, TransportSlice};
-use lasthop_kernel::offload::{Segments, Unfinished};
+use lasthop_kernel::offload::{Link, Segments, Unfinished};
 use lasthop_wire::checksum;
 use lasthop_wire::tcp::{Flags, Options, SackBlocks, Seq, Timestamps};
 use proptest::prelude::*;
@@ -311,7 +311,8 @@ fn every_piece_of_a_large_packet_is_read() {
         header[6..8].copy_from_slice(&transport.to_ne_bytes());
         header[8..10].copy_from_slice(&16_u16.to_ne_bytes());
         let large = sample.bytes();
-        let mut segments = Segments::new(Unfinished::parse(header), &large).unwrap();
+        let mut segments =
+            Segments::new(Unfinished::parse(header), Link::Ethernet, &large).unwrap();
         let pool = Pool::new(8);
         let mut next = Seq(u32::MAX - 10);
         loop {
