@@ -168,6 +168,21 @@ fn connections_to_the_bridge_itself_are_its_own() {
     assert_eq!(sent, [0, 0], "it handed on what was the bridge's own");
 }
 
+#[test]
+fn an_agent_tells_what_it_has_carried_of_late() {
+    let Some(program) = common::program() else { return };
+    let Some(mut scene) = Scene::start(&short(0.0)) else { return };
+    scene.help(&program, "snoop");
+    let mut flow = scene.flow(Traffic::Download, FAMILIES[0]);
+    moves(&mut flow, 500_000);
+    // The second in which they were carried has to be over.
+    wait_until("what was carried is remembered", PATIENCE, || {
+        let report = lasthop_control::query_with_past(&scene.helpers[0].control()).unwrap();
+        let to_mobile = report.past.unwrap().to_hop_bps;
+        to_mobile.iter().sum::<u64>() / 8 >= 500_000
+    });
+}
+
 /// Packets as large as the kernel makes them, and frames of 9000 bytes, over cables only.
 #[test]
 fn large_packets_are_cut_and_carried_both_ways() {
