@@ -12,12 +12,20 @@ const CALLS: [u8; 6] = [40, 46, 44, 34, 36, 38];
 const HTTPS: u16 = 443;
 
 /// The packets of a call: what is late is of no use.
-const CALL: PacketClass =
-    PacketClass { patience: 1.5, lifetime: Duration::from_millis(250), doubled: true };
-/// Packets of a transport that takes a loss for congestion: a little later is better than not at all.
-const TRANSPORT: PacketClass =
-    PacketClass { patience: 6.0, lifetime: Duration::from_secs(1), doubled: true };
-
+const CALL: PacketClass = PacketClass {
+    patience: 1.5,
+    target: Duration::from_millis(5),
+    lifetime: Duration::from_millis(250),
+    doubled: true,
+};
+/// Packets of a transport that takes a loss for congestion: one in 100,000 is too many, and later is better than not at
+/// all. Without a queue of its own it would leave air time unused each time that it makes room.
+const TRANSPORT: PacketClass = PacketClass {
+    patience: 12.0,
+    target: Duration::from_millis(25),
+    lifetime: Duration::from_secs(1),
+    doubled: true,
+};
 /// Calls and games send short packets; who sends longer ones by UDP, in bytes, has much to send.
 const LONG: usize = 1000;
 

@@ -78,6 +78,7 @@ impl PacketPlan {
                 patience: if random.chance(0.2) { 0.0 } else { 0.5 + random.uniform() * 5.5 },
                 lifetime: Duration::from_millis(log_uniform(random, 20, 3000)),
                 doubled: random.chance(0.5),
+                ..PacketClass::default()
             },
             ecn_capable: random.chance(0.3),
             client: random.below(3),

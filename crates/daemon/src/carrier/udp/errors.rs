@@ -133,7 +133,7 @@ mod tests {
 
     /// A carrier whose socket is watched.
     fn watched(reactor: &mut Reactor<Source>, clock: Clock) -> Udp {
-        let mut udp = Udp::anywhere();
+        let mut udp = Udp::anywhere(None);
         let key = Slab::new().insert(());
         udp.watch(&mut Turn::new(Time::ZERO, clock, reactor), &mut |_| key).unwrap();
         udp

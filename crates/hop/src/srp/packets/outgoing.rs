@@ -57,9 +57,9 @@ pub(in crate::srp) struct HopView {
 }
 
 impl HopView {
-    fn bounds(&self) -> Bounds {
+    fn bounds(&self, class: &PacketClass) -> Bounds {
         Bounds {
-            target: Duration::from_millis(5).max(self.air * 3 / 2),
+            target: class.target.max(self.air * 3 / 2),
             interval: Duration::from_millis(100).max(2 * self.srtt),
         }
     }
@@ -365,7 +365,7 @@ impl Outgoing {
             let index = self.pop(flow)?;
             let (slot, of) = (&mut self.slots[index as usize], &mut self.flows[usize::from(flow)]);
             let waited = now.since(slot.queued_at);
-            let bad = of.codel.judge(now, waited, of.queue.is_empty(), hop.bounds());
+            let bad = of.codel.judge(now, waited, of.queue.is_empty(), hop.bounds(&slot.class));
             if waited > slot.class.lifetime || (bad && !slot.ecn_capable) {
                 let old = waited > slot.class.lifetime;
                 *(if old { &mut stats.dropped_old } else { &mut stats.dropped_queue }) += 1;

@@ -273,7 +273,8 @@ fn parts_of_what_never_comes_are_dropped() {
 #[test]
 fn packets_of_any_length_cross_a_path_that_shrinks() {
     let mut w = lossy(9, 0.05);
-    let class = PacketClass { patience: 20.0, lifetime: Duration::from_secs(30), doubled: true };
+    let class =
+        PacketClass { patience: 20.0, lifetime: Duration::from_secs(30), ..PacketClass::default() };
     let mut flows = [Flow { class, ..Flow::new(1, Duration::from_millis(40)) }];
     let lengths = [1280, 1500, 9000, PACKET_MAX, 24, 1439, 1440, 1441];
     let length = |f: &Flow| lengths[f.sent as usize % lengths.len()];
