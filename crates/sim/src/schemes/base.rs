@@ -13,6 +13,7 @@ use lasthop_wire::tcp::Segment;
 use super::surrogates::{Departure, LinkEvent, Setup, Surrogates, Way};
 use super::transport::{BaseHop, HopKind, SRP_PORT, Scratch, send_udp, udp_source};
 use super::{HANDOFF_PORT, HOP_PORT, mobile_of, session_of};
+use crate::net::host::send_datagram;
 use crate::net::{Body, Context, LinkId, Node, Packet};
 
 /// Rounds in which bytes and events pass until nothing moves: more are a machine's mistake.
@@ -300,6 +301,9 @@ impl BaseStation {
     /// Lets everything happen that can, then sends.
     fn run_machines(&mut self, ctx: &mut Context<'_>) {
         let now = ctx.now();
+        while let Some((from, datagram)) = self.surrogates.poll_carried() {
+            send_datagram(ctx, from, &datagram);
+        }
         loop {
             self.drive(now);
             self.surrogates.transmit(ctx, &mut self.scratch, &mut self.wired_out);
@@ -347,7 +351,9 @@ impl Node for BaseStation {
         }
         if packet.dst == self.addr {
             self.handle_own(now, packet);
-        } else if let Some(packet) = self.intercept(packet) {
+        } else if let Some(packet) = self.intercept(packet)
+            && let Some(packet) = self.surrogates.carry(packet)
+        {
             return self.forward(ctx, packet, sender);
         }
         self.run_machines(ctx);

@@ -14,9 +14,9 @@ use lasthop_units::{Bytes, Duration, LinkEvent, Seed, Time};
 
 use super::moved;
 use super::transport::{Ends, HopKind, Lost, MobileHop, Scratch, send_udp, udp_source};
-use super::{BaseNotice, HANDOFF_PORT, SRP_PORT, session_of};
+use super::{BaseNotice, HANDOFF_PORT, SRP_PORT, lane, session_of};
 use crate::content::Content as Bytestream;
-use crate::net::host::{App, Content, Ending, Event, FlowId, Io, Sockets};
+use crate::net::host::{App, Content, Ending, Event, FlowId, Io, Sockets, send_datagram};
 use crate::net::{Body, Context, LinkId, Node, Packet};
 
 /// How a mobile is helped.
@@ -166,7 +166,29 @@ impl<A: App> MobileStation<A> {
                 self.carried.flows.remove(&conn_of(flow));
             }
         }
+        self.carry_datagrams(ctx);
         self.carried.transmit(ctx);
+    }
+}
+
+impl<A: App> MobileStation<A> {
+    /// Hands on the datagrams that came on the hop's lane, and gives it those that the application sends; where the hop
+    /// has none they go by themselves.
+    fn carry_datagrams(&mut self, ctx: &mut Context<'_>) {
+        let Self { carried, app } = self;
+        let (now, addr) = (ctx.now(), carried.addr);
+        while let Some(datagram) = carried.hop.lane().and_then(lane::take) {
+            if let Some((from, datagram)) = datagram {
+                let from = SocketAddrV4::new(from, datagram.from);
+                app.handle_datagram(now, from, datagram.to.port(), &datagram.bytes);
+            }
+        }
+        while let Some(datagram) = app.poll_datagram(now) {
+            match carried.hop.has_lane() {
+                true => lane::send(now, carried.hop.lane(), addr, addr, &datagram),
+                false => send_datagram(ctx, addr, &datagram),
+            }
+        }
     }
 }
 
@@ -364,6 +386,12 @@ impl<A: App> Node for MobileStation<A> {
     fn handle_packet(&mut self, ctx: &mut Context<'_>, _link: LinkId, mut packet: Packet) {
         if packet.corrupted || packet.dst != self.carried.addr {
             return;
+        }
+        // Where the hop has no lane datagrams come as they are.
+        let bare = !self.carried.hop.has_lane() && packet.src != self.carried.base;
+        if let Some(datagram) = lane::datagram_of(&packet).filter(|_| bare) {
+            let (from, port) = (SocketAddrV4::new(packet.src, datagram.from), datagram.to.port());
+            self.app.handle_datagram(ctx.now(), from, port, &datagram.bytes);
         }
         self.carried.handle_packet(ctx.now(), &mut packet);
         drop(packet);

@@ -7,6 +7,7 @@ use lasthop_units::Duration;
 
 mod base;
 mod frozen;
+mod lane;
 mod mobile;
 mod moved;
 mod streams;

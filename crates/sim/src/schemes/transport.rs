@@ -4,6 +4,7 @@ use core::net::{Ipv4Addr, SocketAddrV4};
 
 use lasthop_hop::mobile_tcp;
 use lasthop_hop::seal::Keypair;
+use lasthop_hop::srp::PacketLane;
 use lasthop_hop::{
     AssociationEvent, AssociationId, BareBase, BareBounds, BareMobile, Base, BaseEnd, BaseLinks,
     CloseReason, HopConfig, Mobile, MobileEnd, MobileLink, RecvState, StreamError, StreamEvent,
@@ -261,6 +262,14 @@ impl MobileHop {
         }
     }
 
+    /// The hop's lane of packets, while its association stands.
+    pub(super) fn lane(&mut self) -> Option<&mut PacketLane> {
+        match self {
+            Self::Srp(mobile) => mobile.packets(),
+            Self::Tcp(_) | Self::MobileTcp(_) => None,
+        }
+    }
+
     /// Fixed hosts may open connections to that port: who asks for none needs not be asked (MOB-8).
     pub(super) fn listen(&mut self, port: u16) {
         if let Self::MobileTcp(mobile) = self {
@@ -297,6 +306,14 @@ impl BaseHop {
         }
     }
 
+    /// The hop's lane of packets, while its association stands.
+    pub(super) fn lane(&mut self) -> Option<&mut PacketLane> {
+        match self {
+            Self::Srp(end) => end.base.association_mut(end.standing?)?.packets(),
+            Self::Tcp(_) | Self::MobileTcp(_) => None,
+        }
+    }
+
     /// Whether the mobile is known to accept connections on that port; `None` if it must be asked
     /// (MOB-8).
     pub fn listens(&self, port: u16) -> Option<bool> {
@@ -309,6 +326,11 @@ impl BaseHop {
 
 #[expect(private_bounds, reason = "both ends are aliases")]
 impl<S: End, M: End> Hop<S, M> {
+    /// Packets that are no segments ride on the hop, too.
+    pub(super) fn has_lane(&self) -> bool {
+        matches!(self, Self::Srp(_))
+    }
+
     pub(super) fn handle_packet(&mut self, now: Time, packet: &mut Packet) -> Lost {
         match self {
             Self::Tcp(streams) => {

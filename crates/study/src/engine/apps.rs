@@ -1,9 +1,11 @@
 //! What runs on a host: the simulator's own traffic, and what connections did before they were
 //! over.
 
+use core::net::SocketAddrV4;
+
 use lasthop_sim::net::App;
-use lasthop_sim::net::host::{Event, FlowId, Io};
-use lasthop_sim::net::traffic::{Record, Service, Span, Traffic as Play, Work};
+use lasthop_sim::net::host::{Event, FlowId, Io, OutgoingDatagram};
+use lasthop_sim::net::traffic::{DatagramRecord, Record, Service, Span, Traffic as Play, Work};
 use lasthop_tcp::{Connection, Stats};
 use lasthop_units::{Bytes, Duration, LinkEvent, Time};
 
@@ -12,9 +14,9 @@ use crate::scenario::Traffic;
 /// What on-off traffic writes at once.
 const PIECE: Bytes = Bytes::new(1000);
 
-/// What the end that opens a flow does.
-pub(super) fn work(traffic: Traffic) -> Work {
-    match traffic {
+/// What the end that opens a flow does; none if it is one of datagrams.
+pub(super) fn work(traffic: Traffic) -> Option<Work> {
+    Some(match traffic {
         Traffic::Bulk => Work::Bulk,
         Traffic::File { size } => Work::File(size),
         Traffic::RequestResponse { request, response, think, count, exponential } => {
@@ -28,18 +30,20 @@ pub(super) fn work(traffic: Traffic) -> Work {
             let (on, off) = (span(on, exponential), span(off, exponential));
             Work::OnOff { on, off, rate, piece: PIECE }
         }
-    }
+        Traffic::Udp { .. } | Traffic::Voice | Traffic::QuicLike => return None,
+    })
 }
 
-/// What the end that accepts it does.
-pub(super) fn service(traffic: Traffic) -> Service {
-    match traffic {
+/// What the end that accepts it does; none if it is one of datagrams.
+pub(super) fn service(traffic: Traffic) -> Option<Service> {
+    Some(match traffic {
         Traffic::Bulk | Traffic::File { .. } | Traffic::OnOff { .. } => Service::Discard,
         Traffic::RequestResponse { request, response, .. } => {
             Service::Respond { request, response }
         }
         Traffic::Interactive { .. } => Service::Echo,
-    }
+        Traffic::Udp { .. } | Traffic::Voice | Traffic::QuicLike => return None,
+    })
 }
 
 const fn span(time: Duration, exponential: bool) -> Span {
@@ -67,6 +71,11 @@ impl Apps {
         let mut records = self.play.records().enumerate();
         let is_it = |(_, r): &(usize, &Record)| r.port == port && r.client == client;
         if client { records.find(is_it) } else { records.filter(is_it).last() }
+    }
+
+    /// What the end of a flow of datagrams that sends, or takes, has seen.
+    pub(super) fn datagrams(&self, port: u16, sends: bool) -> Option<&DatagramRecord> {
+        self.play.datagrams(port, sends)
     }
 
     /// The connection that this host opened to a port, while it lasts.
@@ -116,5 +125,13 @@ impl App for Apps {
 
     fn handle_timeout(&mut self, io: &mut Io<'_, '_>) {
         self.play.handle_timeout(io);
+    }
+
+    fn handle_datagram(&mut self, now: Time, from: SocketAddrV4, port: u16, bytes: &[u8]) -> bool {
+        self.play.handle_datagram(now, from, port, bytes)
+    }
+
+    fn poll_datagram(&mut self, now: Time) -> Option<OutgoingDatagram> {
+        self.play.poll_datagram(now)
     }
 }

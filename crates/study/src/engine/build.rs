@@ -10,6 +10,7 @@ use lasthop_units::{Duration, Scheme, Seed, Time};
 use super::addresses::{address, port};
 use super::agents;
 use super::apps::{self, Apps};
+use super::datagrams;
 use super::edge;
 use super::helped::Helped;
 use super::machine::Machine;
@@ -17,7 +18,7 @@ use super::mobility;
 use super::mtu::{path_mtu, wired_mtu};
 use super::tcp::{config, held};
 use crate::run::RunError;
-use crate::scenario::{NodeIndex, PathHelp, Scenario};
+use crate::scenario::{Flow, NodeIndex, PathHelp, Scenario};
 
 /// Services begin to listen at zero, and nobody calls before.
 const FIRST: Duration = Duration::from_nanos(1);
@@ -58,6 +59,11 @@ pub(super) fn machine(
             Some(h) => wired_mtu(scenario, flow, &h.bases, h.mobile),
             None => path_mtu(scenario, flow),
         };
+        let (Some(work), Some(service)) = (apps::work(flow.traffic), apps::service(flow.traffic))
+        else {
+            play = datagrams(play, flow, index, i);
+            continue;
+        };
         if flow.from == index {
             play = play.start(Client {
                 at: Time::ZERO + flow.start.max(FIRST),
@@ -68,10 +74,9 @@ pub(super) fn machine(
                     index,
                     bounded(config(&flow.tcp.from, mtu)),
                 ),
-                work: apps::work(flow.traffic),
+                work,
             });
         } else if flow.to == index {
-            let service = apps::service(flow.traffic);
             let config =
                 mobility::helped(scenario, flow, index, bounded(config(&flow.tcp.to, mtu)));
             play = play.serve(port(i), config, service);
@@ -103,6 +108,18 @@ pub(super) fn machine(
         }
         None => machine,
     })
+}
+
+/// Adds a host's end of a flow of datagrams, if it has one.
+fn datagrams(play: Play, flow: &Flow, host: NodeIndex, number: usize) -> Play {
+    let at = Time::ZERO + flow.start.max(FIRST);
+    match datagrams::work(flow.traffic) {
+        Some(work) if flow.from == host => {
+            play.send_datagrams(at, (address(flow.to.0), port(number)), work)
+        }
+        Some(_) if flow.to == host => play.take_datagrams(port(number)),
+        _ => play,
+    }
 }
 
 /// Lets the user of a mobile host give its flows priorities, where they are helped so (RWC-1).

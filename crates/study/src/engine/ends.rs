@@ -44,7 +44,11 @@ impl Ends<'_> {
             Traffic::RequestResponse { count, .. } | Traffic::Interactive { count, .. } => {
                 answered(count).then_some(self.opens.last_byte).flatten()
             }
-            Traffic::Bulk | Traffic::OnOff { .. } => None,
+            Traffic::Bulk
+            | Traffic::OnOff { .. }
+            | Traffic::Udp { .. }
+            | Traffic::Voice
+            | Traffic::QuicLike => None,
         }
     }
 }
@@ -52,7 +56,7 @@ impl Ends<'_> {
 impl Running<'_> {
     /// What a flow's applications received so far.
     pub(super) fn received(&self, flow: usize) -> Bytes {
-        self.ends(flow).map_or(Bytes::ZERO, |ends| ends.received())
+        self.ends(flow).map_or_else(|| self.datagrams_received(flow), |ends| ends.received())
     }
 
     /// Bytes that are acknowledged to the end which opened a flow, and that the application at the

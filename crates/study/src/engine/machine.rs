@@ -40,6 +40,14 @@ impl Machine {
         }
     }
 
+    /// Its applications, if it has any.
+    pub(super) fn apps(&self) -> Option<&Apps> {
+        match self {
+            Self::Mobile(mobile) => Some(mobile.app()),
+            _ => Some(self.host()?.app()),
+        }
+    }
+
     /// What its agents counted, those of one kind together, by their names.
     pub(super) fn agents(&self) -> Vec<(&'static str, Counts)> {
         let mut all: Vec<(&'static str, Counts)> = Vec::new();

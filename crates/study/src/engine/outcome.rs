@@ -4,6 +4,7 @@ use lasthop_radio::Pacing;
 use lasthop_sim::measure::fairness;
 use lasthop_units::{Duration, Rate, Time};
 
+use super::datagrams::{self, quantile};
 use super::ends::Ends;
 use super::machine::Machine;
 use super::metrics::Metrics;
@@ -28,6 +29,10 @@ impl Running<'_> {
         let mut metrics = Metrics::default();
         let mut rates = Vec::new();
         for (i, flow) in self.scenario.flows.iter().enumerate() {
+            if datagrams::work(flow.traffic).is_some() {
+                rates.extend(self.measure_datagrams(i, now, &mut metrics));
+                continue;
+            }
             let Some(ends) = self.ends(i) else { continue };
             let bps = self.goodput(i, &ends, now);
             metrics.add(&flow.name, "goodput_bps", bps);
@@ -142,23 +147,17 @@ fn measure_flow(flow: &Flow, ends: &Ends<'_>, metrics: &mut Metrics) {
     add("received_bytes", ends.received().get() as f64);
     if matches!(flow.traffic, Traffic::RequestResponse { .. } | Traffic::Interactive { .. }) {
         let waits = &ends.opens.latencies;
+        let mut sorted = waits.to_vec();
+        sorted.sort_unstable();
         let waited: f64 = waits.iter().map(Duration::as_secs_f64).sum();
         // Without any answer this is no number, as it should be.
         add("latency_s", waited / waits.len() as f64);
-        add("latency_median_s", quantile(waits, 0.5));
-        add("latency_p95_s", quantile(waits, 0.95));
+        add("latency_median_s", quantile(&sorted, 0.5));
+        add("latency_p95_s", quantile(&sorted, 0.95));
         add("answers", waits.len() as f64);
     }
     add("timeouts", ends.total(|s| s.timeouts));
     add("retransmits", ends.total(|s| s.retransmits));
     add("fast_retransmits", ends.total(|s| s.fast_retransmits));
     add("data_segments", ends.total(|s| s.data_segments_sent));
-}
-
-/// The time below which this share of them lies; no number if there is none.
-fn quantile(times: &[Duration], share: f64) -> f64 {
-    let mut sorted = times.to_vec();
-    sorted.sort_unstable();
-    let at = libm::ceil(sorted.len() as f64 * share) as usize;
-    sorted.get(at.saturating_sub(1)).map_or(f64::NAN, Duration::as_secs_f64)
 }

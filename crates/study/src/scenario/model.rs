@@ -249,6 +249,17 @@ pub enum Traffic {
         #[serde(default)]
         exponential: bool,
     },
+    /// Datagrams at a constant rate, without end.
+    Udp {
+        /// Bits of payload in a second.
+        rate: Rate,
+        /// Bytes of payload in each, 25 to 1472.
+        size: Bytes,
+    },
+    /// One direction of a telephone call, without end: 160 bytes of G.711 every 20 ms.
+    Voice,
+    /// As much as will go, without end, as QUIC sends it: CUBIC, paced, with the loss detection of RFC 9002.
+    QuicLike,
 }
 
 impl Traffic {
@@ -259,7 +270,9 @@ impl Traffic {
             Self::RequestResponse { count, .. } | Self::Interactive { count, .. } => {
                 count.is_some()
             }
-            Self::Bulk | Self::OnOff { .. } => false,
+            Self::Bulk | Self::OnOff { .. } | Self::Udp { .. } | Self::Voice | Self::QuicLike => {
+                false
+            }
         }
     }
 }

@@ -28,6 +28,10 @@ pub(crate) type Load<'a> = &'a mut dyn FnMut(&str) -> Result<String, String>;
 /// The smallest MTU that IPv4 allows (RFC 791).
 const MTU_MIN: u32 = 68;
 
+/// Bytes of payload of a datagram that has a number in it, and of one that Ethernet carries.
+const DATAGRAM_LEAST: Bytes = Bytes::new(25);
+const DATAGRAM_MOST: Bytes = Bytes::new(1472);
+
 /// The lead of a prediction where a scheme lives by warnings and the scenario says nothing of them:
 /// about a round trip (FRZ-1, LLT-3).
 const WARNING: Duration = Duration::from_millis(100);
@@ -363,7 +367,19 @@ impl Builder<'_> {
         };
         let tick = Duration::from_micros(1);
         match traffic {
-            Traffic::Bulk => {}
+            Traffic::Bulk | Traffic::Voice | Traffic::QuicLike => {}
+            Traffic::Udp { rate, size } => {
+                if !(DATAGRAM_LEAST..=DATAGRAM_MOST).contains(&size) {
+                    let message = "fits into no datagram, or holds not what tells it apart";
+                    self.wrong.add(&path("udp", "size"), message, "give 25 to 1472 bytes");
+                }
+                if rate == Rate::ZERO || rate == Rate::UNLIMITED {
+                    let message = "is neither above zero nor limited";
+                    let remedy =
+                        "give a rate such as `64kbit/s`; `quic-like` sends all that will go";
+                    self.wrong.add(&path("udp", "rate"), message, remedy);
+                }
+            }
             Traffic::File { size } => some("file", "size", size),
             Traffic::RequestResponse { request, response, .. } => {
                 some("request-response", "request", request);

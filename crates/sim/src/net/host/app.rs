@@ -1,6 +1,6 @@
 //! What runs on a host, and what it sees of it.
 
-use core::net::Ipv4Addr;
+use core::net::{Ipv4Addr, SocketAddrV4};
 use core::ops::{Deref, DerefMut};
 
 use lasthop_tcp as tcp;
@@ -8,6 +8,7 @@ use lasthop_units::{LinkEvent, Time};
 
 use super::{Content, FlowId, Sockets};
 use crate::net::Context;
+pub use crate::net::traffic::OutgoingDatagram;
 
 /// An application.
 pub trait App {
@@ -22,6 +23,22 @@ pub trait App {
 
     /// The time asked for has come.
     fn handle_timeout(&mut self, io: &mut Io<'_, '_>);
+
+    /// A UDP datagram has come to a port of the host; whether the application takes it.
+    fn handle_datagram(
+        &mut self,
+        _now: Time,
+        _from: SocketAddrV4,
+        _port: u16,
+        _bytes: &[u8],
+    ) -> bool {
+        false
+    }
+
+    /// A UDP datagram that the application sends now.
+    fn poll_datagram(&mut self, _now: Time) -> Option<OutgoingDatagram> {
+        None
+    }
 }
 
 /// What happens to a connection, as an application sees it.

@@ -5,13 +5,13 @@ mod flow;
 mod sockets;
 mod stack;
 
-use core::net::{Ipv4Addr, SocketAddr};
+use core::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 
 use lasthop_tcp as tcp;
 use lasthop_units::{LinkEvent, Seed, Time};
 use lasthop_wire::agent;
 
-pub use app::{App, Ending, Event, Io};
+pub use app::{App, Ending, Event, Io, OutgoingDatagram};
 use flow::Key;
 pub use sockets::Sockets;
 use stack::Stack;
@@ -137,7 +137,24 @@ impl<A: App> Host<A> {
     fn handle_udp(&mut self, ctx: &Context<'_>, port: u16, packet: &Packet) {
         match bad_state(port, packet) {
             Some(key) => self.stack.handle_bad_state(ctx.now(), key),
-            None => self.stack.stats.stray += 1,
+            None => {
+                let taken = match (packet.body, packet.payload()) {
+                    (Body::Udp { src_port, .. }, Payload::Real(bytes)) => {
+                        let from = SocketAddrV4::new(packet.src, src_port);
+                        self.app.handle_datagram(ctx.now(), from, port, bytes)
+                    }
+                    _ => false,
+                };
+                self.stack.stats.stray += u64::from(!taken);
+            }
+        }
+    }
+
+    /// Sends what the application has to send beside its connections.
+    #[inline]
+    fn send_datagrams(&mut self, ctx: &mut Context<'_>) {
+        while let Some(datagram) = self.app.poll_datagram(ctx.now()) {
+            send_datagram(ctx, self.stack.addr, &datagram);
         }
     }
 
@@ -153,6 +170,7 @@ impl<A: App> Host<A> {
         while let Some(slot) = self.stack.dirty.pop() {
             self.attend(ctx, slot);
         }
+        self.send_datagrams(ctx);
     }
 
     /// Tells the application what happened, then sends what is due.
@@ -246,6 +264,14 @@ fn bad_state(port: u16, packet: &Packet) -> Option<Key> {
     };
     let (local, remote) = if *fixed.ip() == packet.dst { (fixed, mobile) } else { (mobile, fixed) };
     Some(Key::new((*local.ip(), local.port()), (*remote.ip(), remote.port())))
+}
+
+/// Sends a UDP datagram from this host; what the link does not take is lost, as on any network.
+pub(crate) fn send_datagram(ctx: &mut Context<'_>, from: Ipv4Addr, datagram: &OutgoingDatagram) {
+    let body = Body::Udp { src_port: datagram.from, dst_port: datagram.to.port() };
+    let mut packet = ctx.packet(from, *datagram.to.ip(), body);
+    packet.set_bytes(&datagram.bytes);
+    let _ = ctx.send(packet);
 }
 
 impl<A: App> Node for Host<A> {

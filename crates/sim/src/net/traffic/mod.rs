@@ -4,17 +4,20 @@
 //! unless [`Traffic::carrying`] says otherwise.
 
 mod bytes;
+mod datagrams;
 mod record;
 #[cfg(test)]
 mod tests;
 mod user;
 mod work;
 
-use core::net::Ipv4Addr;
+use core::net::{Ipv4Addr, SocketAddrV4};
 
 use lasthop_tcp as tcp;
 use lasthop_units::{Bytes, Duration, LinkEvent, Seed, Stream, Time};
 
+use datagrams::Datagrams;
+pub use datagrams::{DatagramRecord, DatagramWork, OutgoingDatagram};
 pub use record::{MOST_LATENCIES, Record};
 use user::Control;
 pub use user::{User, Wish};
@@ -49,6 +52,7 @@ pub struct Traffic {
     random: Stream,
     control: Option<Control>,
     content: Content,
+    datagrams: Datagrams,
     /// The earliest of what all sessions wait for.
     next: Time,
 }
@@ -74,6 +78,7 @@ impl Traffic {
             random: seed.stream("traffic"),
             control: None,
             content: Content::Virtual,
+            datagrams: Datagrams::default(),
             next: Time::NEVER,
         }
     }
@@ -117,6 +122,25 @@ impl Traffic {
     pub const fn carrying(mut self, content: Content) -> Self {
         self.content = content;
         self
+    }
+
+    /// Sends datagrams to a port of a host from `at` on; what comes back comes from that number, too.
+    #[must_use]
+    pub fn send_datagrams(mut self, at: Time, dst: (Ipv4Addr, u16), work: DatagramWork) -> Self {
+        self.datagrams.send(at, dst, work);
+        self
+    }
+
+    /// Takes the datagrams that come to a port.
+    #[must_use]
+    pub fn take_datagrams(mut self, port: u16) -> Self {
+        self.datagrams.take(port);
+        self
+    }
+
+    /// What the end of a flow of datagrams that sends, or takes, has seen so far.
+    pub fn datagrams(&self, port: u16, sends: bool) -> Option<&DatagramRecord> {
+        self.datagrams.record(port, sends)
     }
 
     /// What is known of each flow so far: clients first in the order in which they were added,
@@ -355,10 +379,20 @@ impl App for Traffic {
 
     #[inline]
     fn next_timeout(&self) -> Option<Time> {
-        (self.next != Time::NEVER).then_some(self.next)
+        let next = self.datagrams.next_timeout().map_or(self.next, |at| at.min(self.next));
+        (next != Time::NEVER).then_some(next)
+    }
+
+    fn handle_datagram(&mut self, now: Time, from: SocketAddrV4, port: u16, bytes: &[u8]) -> bool {
+        self.datagrams.handle(now, from, port, bytes)
+    }
+
+    fn poll_datagram(&mut self, now: Time) -> Option<OutgoingDatagram> {
+        self.datagrams.poll(now)
     }
 
     fn handle_timeout(&mut self, io: &mut Io<'_, '_>) {
+        self.datagrams.handle_timeout(io.now());
         self.announce(io);
         if let Some(control) = &mut self.control {
             control.handle_timeout(io);

@@ -10,8 +10,10 @@ use lasthop_tcp::{self as tcp, Ports, Socket, reset_for};
 use lasthop_units::{Duration, Seed, Stream as Numbers, Time};
 use lasthop_wire::tcp::{Flags, Segment, Seq};
 
+use super::lane;
 use super::session_of;
 use super::transport::{BaseHop, Ends, HopKind, Scratch};
+use crate::net::host::OutgoingDatagram;
 use crate::net::{Body, Context, Packet, Payload};
 
 mod half;
@@ -218,6 +220,34 @@ impl Surrogates {
 
     pub(super) fn sessions(&mut self) -> &mut Sessions {
         &mut self.sessions
+    }
+
+    /// Gives the lane of a mobile's hop a packet for it; gives it back where there is none, or it is none for a lane.
+    pub(super) fn carry(&mut self, packet: Packet) -> Option<Packet> {
+        let Some(known) = self.sessions.mobiles.get_mut(&packet.dst).filter(|known| !known.away)
+        else {
+            return Some(packet);
+        };
+        if !known.hop.has_lane() {
+            return Some(packet);
+        }
+        let Some(datagram) = lane::datagram_of(&packet) else { return Some(packet) };
+        lane::send(self.now, known.hop.lane(), packet.dst, packet.src, &datagram);
+        None
+    }
+
+    /// The next packet that came on a lane: from where, and what it carries.
+    pub(super) fn poll_carried(&mut self) -> Option<(Ipv4Addr, OutgoingDatagram)> {
+        let mut hops = self.sessions.mobiles.values_mut().filter(|known| !known.away);
+        hops.find_map(|known| {
+            let lane = known.hop.lane()?;
+            loop {
+                // What is no datagram is dropped.
+                if let Some(datagram) = lane::take(lane)? {
+                    return Some(datagram);
+                }
+            }
+        })
     }
 
     /// Takes a packet of a mobile's hop.

@@ -1,3 +1,4 @@
+mod datagrams;
 mod edge;
 mod order;
 mod random;
