@@ -14,8 +14,12 @@ use std::time::{Duration, Instant};
 use lasthop_control::{self as control, Report, TunReport};
 use lasthop_daemon::keyfile::{self, Existing};
 use lasthop_kernel::netns::Netns;
+use lasthop_lab::cell::{Carried, Plan, measure};
+use lasthop_lab::client::Stop;
 use lasthop_lab::process::Daemon;
+use lasthop_lab::quic::Congestion;
 use lasthop_lab::topology::{Family, Lab, Topology};
+use lasthop_lab::voice;
 use lasthop_radio::Errors;
 use serde_json::Value;
 
@@ -248,6 +252,38 @@ fn programs_find_what_they_find_without() {
     };
     let said = big(OWN[0]);
     assert!(said.contains("mtu = 1280") || said.contains("mtu=1280"), "{said}");
+}
+
+/// What is measured across a radio that loses a twentieth, by srp.
+fn across(traffic: Carried) -> Option<(Plan, PathBuf)> {
+    let program = common::program()?;
+    // Whether the test may have one at all.
+    common::lab(&Topology::default())?;
+    let plan = Plan {
+        topology: Topology::losing(Errors::Uniform(0.05)),
+        traffic,
+        measured: Duration::from_secs(3),
+        ..Plan::default()
+    };
+    Some((plan, program))
+}
+
+/// A server and a client of QUIC that know nothing of lasthop: every byte is right.
+#[test]
+fn a_download_by_quic_crosses_a_radio_that_loses() {
+    for congestion in [Congestion::Cubic, Congestion::Bbr] {
+        let Some((plan, program)) = across(Carried::Quic(congestion)) else { return };
+        let measured = measure(&plan, &program, &Stop::default()).unwrap();
+        assert!(measured.sha256_ok && measured.total.get() > 500_000, "{:?}", measured.total);
+    }
+}
+
+/// A call beside a download is heard.
+#[test]
+fn a_call_beside_a_download_is_heard() {
+    let Some((plan, program)) = across(Carried::Tcp) else { return };
+    let call = voice::call(&plan, &program, &Stop::default()).unwrap();
+    assert!(call.sent > 100 && call.residual_loss() < 0.03, "{}", call.residual_loss());
 }
 
 /// A base that masquerades lets packets leave from its own address; answers find their way.
