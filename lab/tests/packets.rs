@@ -174,7 +174,7 @@ fn what_is_not_tcp_crosses_a_radio_that_loses() {
     let Some(scene) = Scene::new(0.1) else { return };
     let mut base = scene.base("address", "", "");
     let mut mobile = scene.mobile("");
-    for n in 0..2 {
+    for (n, own) in OWN.iter().enumerate() {
         let fixed = scene.fixed(n);
         let ping = scene.at_mobile("ping", &format!("-c 100 -i 0.02 -W 2 {fixed}"));
         let said = text(&ping);
@@ -188,7 +188,7 @@ fn what_is_not_tcp_crosses_a_radio_that_loses() {
         for length in [1, 100, 1200, 1400, 5000] {
             let (share, seen) = echoed(&scene.lab.mobile, to, 25, length);
             assert!(share >= 0.9, "{share} of {length} bytes to {to}");
-            assert_eq!(seen, OWN[n], "the server sees the mobile itself");
+            assert_eq!(seen, *own, "the server sees the mobile itself");
         }
     }
     let (up, down) = (scene.tun("mobile"), scene.tun("base"));
@@ -292,11 +292,11 @@ fn a_base_that_masquerades_speaks_for_its_mobile() {
     let Some(scene) = Scene::new(0.0) else { return };
     let _base = scene.base("tun", "masquerade = true", "");
     let _mobile = scene.mobile("tcp = true");
-    for n in 0..2 {
+    for (n, wired) in WIRED.iter().enumerate() {
         let to = SocketAddr::new(scene.fixed(n), ECHO);
         let (share, seen) = echoed(&scene.lab.mobile, to, 5, 300);
         assert!(share >= 0.8, "{share}");
-        assert_eq!(seen, WIRED[n], "the server sees the base");
+        assert_eq!(seen, *wired, "the server sees the base");
     }
     let ping = scene.at_mobile("ping", &format!("-c 3 -i 0.1 {}", scene.fixed(0)));
     assert!(text(&ping).contains(" 0% packet loss"), "{}", text(&ping));

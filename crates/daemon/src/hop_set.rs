@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use lasthop_control::AssociationReport;
 use lasthop_control::past::Progress;
-use lasthop_hop::srp::PacketLane;
+use lasthop_hop::PacketLane;
 use lasthop_kernel::reactor::Readiness;
 use lasthop_kernel::slab::Key;
 use lasthop_kernel::turn::{Source, Turn};

@@ -15,6 +15,7 @@ mod association;
 mod config;
 mod evidence;
 mod greeting;
+mod lane;
 mod memory;
 pub mod mobile_tcp;
 mod packets;
@@ -36,6 +37,7 @@ pub use association::{
 };
 pub use config::{Discipline, HopConfig, Limits, Window};
 pub use evidence::Evidence;
+pub use lane::PacketLane;
 pub use memory::{Lease, Memory};
 pub use packets::{OutgoingPacket, PacketClass, PacketError, PacketStats};
 pub use saved_path::SavedPath;

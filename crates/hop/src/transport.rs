@@ -5,8 +5,8 @@ use core::time::Duration;
 use lasthop_units::{Bytes, LinkEvent, Rate, Time};
 
 use crate::config::Limits;
+use crate::lane::PacketLane;
 use crate::saved_path::SavedPath;
-use crate::srp::PacketLane;
 use crate::stats::HopStats;
 use crate::streams::Streams;
 

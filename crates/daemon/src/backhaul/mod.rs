@@ -9,8 +9,9 @@ use std::path::PathBuf;
 
 use lasthop_control::AssociationReport;
 use lasthop_control::past::Progress;
+use lasthop_hop::PacketLane;
 use lasthop_hop::seal::{Keypair, PublicKey};
-use lasthop_hop::srp::{PacketLane, Srp};
+use lasthop_hop::srp::Srp;
 use lasthop_hop::{
     AssociationId, HopConfig, Memory, NumberedLink, NumberedLinks, Part, Refused, Stray,
 };

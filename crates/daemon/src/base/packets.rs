@@ -6,8 +6,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use lasthop_control::TunReport;
+use lasthop_hop::PacketLane;
 use lasthop_hop::seal::PublicKey;
-use lasthop_hop::srp::PacketLane;
 use lasthop_kernel::network::Network;
 use lasthop_kernel::packet_tun::PacketTun;
 use lasthop_kernel::transparent::{BaseTunnel, Tunnel};

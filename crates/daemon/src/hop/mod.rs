@@ -5,7 +5,7 @@ mod mobile;
 
 use std::fmt::Debug;
 
-use lasthop_hop::srp::PacketLane;
+use lasthop_hop::PacketLane;
 use lasthop_hop::{RecvState, StreamError, StreamEvent, StreamId, Streams};
 use lasthop_units::{Duration, Time};
 

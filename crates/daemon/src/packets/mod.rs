@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use lasthop_control::TunReport;
-use lasthop_hop::srp::PacketLane;
+use lasthop_hop::PacketLane;
 use lasthop_hop::{OutgoingPacket, PacketError};
 use lasthop_kernel::packet_tun::PacketTun;
 use lasthop_kernel::reactor::{Interest, Reactor};

@@ -36,8 +36,9 @@ pub use refusal::{Refusal, Refusals, Refused};
 pub use stamps::Stamps;
 
 use crate::config::Limits;
+use crate::lane::PacketLane;
 use crate::seal::PublicKey;
-use crate::srp::{PacketLane, Srp};
+use crate::srp::Srp;
 use crate::stats::HopStats;
 use crate::transport::{CloseReason, Role, Transport};
 

@@ -1,8 +1,8 @@
 //! What datagrams carry that must be sent again if they are lost.
 
-use core::ops::Range;
-
 use smallvec::SmallVec;
+
+use crate::lane::{PacketPart, Parts};
 
 /// A piece of a stream to put into a datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,28 +25,15 @@ pub(super) enum Content {
     Packet(PacketPart),
 }
 
-/// A part of a packet of the datagram lane, or all of it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct PacketPart {
-    /// Where the lane keeps the packet, as long as it has this number.
-    pub(super) slot: u32,
-    pub(super) number: u64,
-    pub(super) offset: u16,
-    pub(super) len: u16,
-}
-
-impl PacketPart {
-    /// The bytes of the packet.
-    pub(super) fn range(&self) -> Range<u64> {
-        u64::from(self.offset)..u64::from(self.offset) + u64::from(self.len)
-    }
-
-    /// What is left of it behind so many bytes.
-    pub(super) fn after(self, bytes: u16) -> Option<Self> {
-        let rest = Self { offset: self.offset + bytes, len: self.len - bytes, ..self };
-        (rest.len > 0).then_some(rest)
-    }
-}
-
 /// All of that in one datagram.
 pub(super) type Contents = SmallVec<[Content; 1]>;
+
+impl Parts for Contents {
+    fn push(&mut self, part: PacketPart) {
+        self.push(Content::Packet(part));
+    }
+
+    fn is_empty(&self) -> bool {
+        SmallVec::is_empty(self)
+    }
+}

@@ -9,6 +9,7 @@ use super::close_state::CloseState;
 use super::content::Content;
 use super::recovery::Purpose;
 use super::{Srp, Violation};
+use crate::lane::Contradiction;
 use crate::transport::CloseReason;
 
 impl Srp {
@@ -89,7 +90,9 @@ impl Srp {
             Frame::Close { code } => {
                 self.close_state = CloseState::Closed(CloseReason::from_code(*code));
             }
-            Frame::Packet(packet) => self.lane().handle(now, packet)?,
+            Frame::Packet(packet) => {
+                self.lane().handle(now, packet).map_err(|Contradiction| Violation)?;
+            }
             frame => {
                 let (span, rate) = (self.span(), self.pacing_rate());
                 self.streams.on_frame(frame, span, rate)?;

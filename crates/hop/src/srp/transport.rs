@@ -4,9 +4,10 @@ use core::time::Duration;
 
 use lasthop_units::{Bytes, LinkEvent, Rate, Time};
 
+use super::Srp;
 use super::arrivals::Arrivals;
-use super::{PacketLane, Srp};
 use crate::config::{HopConfig, Limits};
+use crate::lane::PacketLane;
 use crate::packets::PacketStats;
 use crate::saved_path::SavedPath;
 use crate::stats::HopStats;

@@ -2,7 +2,7 @@
 
 use core::net::{Ipv4Addr, SocketAddrV4};
 
-use lasthop_hop::srp::PacketLane;
+use lasthop_hop::PacketLane;
 use lasthop_hop::{OutgoingPacket, PacketClass};
 use lasthop_units::Time;
 use lasthop_wire::ip::{self, Addresses, Protocol};

@@ -2,9 +2,9 @@
 
 use core::net::{Ipv4Addr, SocketAddrV4};
 
+use lasthop_hop::PacketLane;
 use lasthop_hop::mobile_tcp;
 use lasthop_hop::seal::Keypair;
-use lasthop_hop::srp::PacketLane;
 use lasthop_hop::{
     AssociationEvent, AssociationId, BareBase, BareBounds, BareMobile, Base, BaseEnd, BaseLinks,
     CloseReason, HopConfig, Mobile, MobileEnd, MobileLink, RecvState, StreamError, StreamEvent,

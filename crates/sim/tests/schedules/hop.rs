@@ -2,8 +2,8 @@
 
 use core::net::SocketAddrV4;
 
+use lasthop_hop::PacketLane;
 use lasthop_hop::seal::{Keypair, PublicKey};
-use lasthop_hop::srp::PacketLane;
 use lasthop_hop::{AssociationEvent, AssociationId, Base, HopConfig, HopStats, Mobile, Streams};
 use lasthop_units::{Bytes, Duration, LinkEvent, Seed, Time};
 

@@ -10,7 +10,7 @@ use lasthop_units::{Duration, Scheme, Seed, Time};
 use super::addresses::{address, port};
 use super::agents;
 use super::apps::{self, Apps};
-use super::datagrams;
+use super::datagram_work;
 use super::edge;
 use super::helped::Helped;
 use super::machine::Machine;
@@ -113,7 +113,7 @@ pub(super) fn machine(
 /// Adds a host's end of a flow of datagrams, if it has one.
 fn datagrams(play: Play, flow: &Flow, host: NodeIndex, number: usize) -> Play {
     let at = Time::ZERO + flow.start.max(FIRST);
-    match datagrams::work(flow.traffic) {
+    match datagram_work::work(flow.traffic) {
         Some(work) if flow.from == host => {
             play.send_datagrams(at, (address(flow.to.0), port(number)), work)
         }

@@ -7,32 +7,14 @@ use lasthop_sim::net::{IP_HEADER, UDP_HEADER};
 use lasthop_units::{Bytes, Duration, Rate, Time};
 
 use super::addresses::port;
+use super::datagram_work;
 use super::metrics::Metrics;
 use super::network::Running;
 use crate::emodel;
 use crate::scenario::{Flow, NodeIndex, Traffic};
 
-/// A call's packets: 20 ms of G.711 each (RFC 3551 section 4.5.14).
-const VOICE_EVERY: Duration = Duration::from_millis(20);
-const VOICE_SIZE: Bytes = Bytes::new(160);
 /// What was handed in so shortly before a run's end may still be on its way, and does not count.
 const SETTLED: Duration = Duration::from_secs(2);
-
-/// What a flow of datagrams sends; none if it is one of TCP's.
-pub(super) fn work(traffic: Traffic) -> Option<DatagramWork> {
-    match traffic {
-        Traffic::Udp { rate, size } => {
-            Some(DatagramWork::Constant { every: rate.time_for(size), size })
-        }
-        Traffic::Voice => Some(DatagramWork::Constant { every: VOICE_EVERY, size: VOICE_SIZE }),
-        Traffic::QuicLike => Some(DatagramWork::Quic),
-        Traffic::Bulk
-        | Traffic::File { .. }
-        | Traffic::RequestResponse { .. }
-        | Traffic::Interactive { .. }
-        | Traffic::OnOff { .. } => None,
-    }
-}
 
 impl Running<'_> {
     /// What a flow of datagrams measured up to `now`; the goodput of one that is a transfer.
@@ -88,7 +70,7 @@ impl Running<'_> {
     /// What a datagram of the flow is on its way if it waits for nothing: the links' delays, and its own time at
     /// rates that stay the same.
     fn least_delay(&self, flow: &Flow) -> Duration {
-        let Some(size) = work(flow.traffic).map(size) else { return Duration::ZERO };
+        let Some(size) = datagram_work::work(flow.traffic).map(size) else { return Duration::ZERO };
         let length = size + Bytes::new(u64::from(IP_HEADER + UDP_HEADER));
         let cell = self.scenario.handoff.as_ref().and_then(|h| h.cells.first()).copied();
         let way = self.scenario.way(flow.from, flow.to, cell);
@@ -127,7 +109,7 @@ fn call(least: Duration, added: &[Duration], packets: usize) -> f64 {
         added.get(*played) != added.get(*played - 1)
     });
     let score = |played: usize| {
-        let delay = least + VOICE_EVERY + added[played - 1];
+        let delay = least + datagram_work::VOICE_EVERY + added[played - 1];
         emodel::mos(delay, 1.0 - played as f64 / packets as f64)
     };
     best.map(score).reduce(f64::max).unwrap_or(f64::NAN)

@@ -5,6 +5,7 @@ mod agents;
 mod apps;
 mod build;
 mod course;
+mod datagram_work;
 mod datagrams;
 mod edge;
 mod ends;

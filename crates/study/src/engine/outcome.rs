@@ -4,7 +4,8 @@ use lasthop_radio::Pacing;
 use lasthop_sim::measure::fairness;
 use lasthop_units::{Duration, Rate, Time};
 
-use super::datagrams::{self, quantile};
+use super::datagram_work;
+use super::datagrams::quantile;
 use super::ends::Ends;
 use super::machine::Machine;
 use super::metrics::Metrics;
@@ -29,7 +30,7 @@ impl Running<'_> {
         let mut metrics = Metrics::default();
         let mut rates = Vec::new();
         for (i, flow) in self.scenario.flows.iter().enumerate() {
-            if datagrams::work(flow.traffic).is_some() {
+            if datagram_work::work(flow.traffic).is_some() {
                 rates.extend(self.measure_datagrams(i, now, &mut metrics));
                 continue;
             }

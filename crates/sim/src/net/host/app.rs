@@ -8,7 +8,17 @@ use lasthop_units::{LinkEvent, Time};
 
 use super::{Content, FlowId, Sockets};
 use crate::net::Context;
-pub use crate::net::traffic::OutgoingDatagram;
+
+/// A datagram to be sent.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct OutgoingDatagram {
+    /// The port that it comes from.
+    pub from: u16,
+    /// Where it goes.
+    pub to: SocketAddrV4,
+    /// Its payload.
+    pub bytes: Vec<u8>,
+}
 
 /// An application.
 pub trait App {

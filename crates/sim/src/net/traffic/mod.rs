@@ -17,14 +17,14 @@ use lasthop_tcp as tcp;
 use lasthop_units::{Bytes, Duration, LinkEvent, Seed, Stream, Time};
 
 use datagrams::Datagrams;
-pub use datagrams::{DatagramRecord, DatagramWork, OutgoingDatagram};
+pub use datagrams::{DatagramRecord, DatagramWork};
 pub use record::{MOST_LATENCIES, Record};
 use user::Control;
 pub use user::{User, Wish};
 pub use work::{Service, Span, Work};
 use work::{State, use_one};
 
-use crate::net::host::{App, Content, Ending, Event, FlowId, Io};
+use crate::net::host::{App, Content, Ending, Event, FlowId, Io, OutgoingDatagram};
 
 /// A client to be.
 #[derive(Clone, Debug)]

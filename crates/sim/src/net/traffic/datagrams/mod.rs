@@ -9,6 +9,7 @@ use core::net::{Ipv4Addr, SocketAddrV4};
 use lasthop_stream::RangeSet;
 use lasthop_units::{Bytes, Duration, Time};
 
+use crate::net::host::OutgoingDatagram;
 use quic::{Receiver, Sender};
 
 /// What each datagram begins with: what it is, its number, when it was sent, and which piece of data it carries.
@@ -34,17 +35,6 @@ pub enum DatagramWork {
 impl DatagramWork {
     /// Bytes of payload in each datagram of a transfer.
     pub const QUIC_SIZE: Bytes = Bytes::new(quic::SIZE);
-}
-
-/// A datagram to be sent.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct OutgoingDatagram {
-    /// The port that it comes from.
-    pub from: u16,
-    /// Where it goes.
-    pub to: SocketAddrV4,
-    /// Its payload.
-    pub bytes: Vec<u8>,
 }
 
 /// What one end of a flow of datagrams has seen.

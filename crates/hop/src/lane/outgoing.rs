@@ -9,11 +9,12 @@ use lasthop_units::Time;
 use lasthop_wire::frame::{Frame, PacketFrame, Writer};
 
 use super::buckets::Buckets;
-use super::codel::{Bounds, Codel};
+use super::codel::Codel;
+use super::hop_view::HopView;
+use super::part::{PacketPart, Parts};
 use super::turns::{Turn, Turns};
 use super::{FLOWS, Pool};
 use crate::packets::{OutgoingPacket, PacketClass, PacketStats};
-use crate::srp::content::{Content, Contents, PacketPart};
 
 /// Hosts that are told apart.
 const CLIENTS: usize = 256;
@@ -23,10 +24,6 @@ const PACKETS_MAX: usize = 16 * 1024;
 const BYTES_MAX: usize = 16 << 20;
 /// What is full drops so many at most of the longest queue at once (RFC 8290 section 4.1.3).
 const DROPPED_AT_ONCE: usize = 64;
-/// A round trip is taken for no shorter: acknowledgements and probes take time too.
-const ROUND_TRIP_MIN: Duration = Duration::from_millis(20);
-/// No packet is waited for longer.
-const PATIENCE_MAX: Duration = Duration::from_secs(4);
 /// A packet is sent once more where more than the first share is lost, and twice more where more than the second is.
 const DOUBLE_LOSS: [f64; 2] = [0.02, 0.08];
 /// That is an eighth of the round trip later, at most so much: losses come in bursts.
@@ -38,41 +35,6 @@ const DOUBLED_MAX: u64 = 16 * 1024;
 const PART_MIN: usize = 64;
 /// The longest part: what the length field of a frame holds in two bytes.
 const PART_MAX: usize = (1 << 14) - 1;
-
-/// What the hop is like at the moment.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::srp) struct HopView {
-    /// The round trip.
-    pub(in crate::srp) srtt: Duration,
-    /// How late datagrams may overtake each other before a gap counts as a loss.
-    pub(in crate::srp) reordering: Duration,
-    /// How long a full datagram takes.
-    pub(in crate::srp) air: Duration,
-    /// The share of datagrams that is lost.
-    pub(in crate::srp) loss: f64,
-    /// Room for frames in a full datagram.
-    pub(in crate::srp) full: usize,
-    /// Streams have something to send: no air time is free.
-    pub(in crate::srp) busy: bool,
-}
-
-impl HopView {
-    fn bounds(&self, class: &PacketClass) -> Bounds {
-        Bounds {
-            target: class.target.max(self.air * 3 / 2),
-            interval: Duration::from_millis(100).max(2 * self.srtt),
-        }
-    }
-
-    fn patience(&self, class: &PacketClass) -> Duration {
-        let trips = class.patience.clamp(0.0, 1000.0);
-        if trips == 0.0 {
-            return Duration::ZERO;
-        }
-        // What may only have been overtaken is waited for before it is sent again.
-        (self.srtt.max(ROUND_TRIP_MIN).mul_f64(trips) + self.reordering).min(PATIENCE_MAX)
-    }
-}
 
 /// A packet.
 #[derive(Debug, Default)]
@@ -303,7 +265,7 @@ impl Outgoing {
         hop: &HopView,
         all: bool,
         w: &mut Writer<'_>,
-        contents: &mut Contents,
+        contents: &mut impl Parts,
         (pool, stats): (&mut Pool, &mut PacketStats),
     ) {
         while let Some(part) = self.repeats.pop_front() {
@@ -434,7 +396,7 @@ impl Outgoing {
         now: Time,
         hop: &HopView,
         w: &mut Writer<'_>,
-        contents: &mut Contents,
+        contents: &mut impl Parts,
         stats: &mut PacketStats,
     ) {
         let due = |entry: &(Time, PacketPart, u8)| entry.0 <= now;
@@ -475,7 +437,7 @@ impl Outgoing {
         part: PacketPart,
         hop: &HopView,
         w: &mut Writer<'_>,
-        contents: &mut Contents,
+        contents: &mut impl Parts,
     ) -> Option<u16> {
         let slot = &self.slots[part.slot as usize];
         let total = slot.data.len();
@@ -498,7 +460,7 @@ impl Outgoing {
             return None;
         }
         let written = PacketPart { len: len as u16, ..part };
-        contents.push(Content::Packet(written));
+        contents.push(written);
         if len == total {
             self.slots[part.slot as usize].under_way += 1;
         }
@@ -511,7 +473,7 @@ impl Outgoing {
         now: Time,
         part: PacketPart,
         w: &mut Writer<'_>,
-        contents: &mut Contents,
+        contents: &mut impl Parts,
     ) -> bool {
         let Some(slot) = self.slot_of(part).filter(|slot| now < slot.deadline) else {
             return false;
@@ -522,7 +484,7 @@ impl Outgoing {
         if frame.overhead() + frame.data.len() >= w.room() || !w.put(&Frame::Packet(frame)) {
             return false;
         }
-        contents.push(Content::Packet(part));
+        contents.push(part);
         self.slots[part.slot as usize].under_way += u8::from(whole);
         true
     }

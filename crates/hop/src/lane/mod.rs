@@ -6,8 +6,10 @@
 
 mod buckets;
 mod codel;
+mod hop_view;
 mod incoming;
 mod outgoing;
+mod part;
 mod turns;
 
 use alloc::boxed::Box;
@@ -16,11 +18,10 @@ use alloc::vec::Vec;
 use lasthop_units::{Bytes, Time};
 use lasthop_wire::frame::{PACKET_MAX, PacketFrame, Writer};
 
+pub(crate) use self::hop_view::HopView;
 use self::incoming::Incoming;
-pub(super) use self::outgoing::HopView;
 use self::outgoing::Outgoing;
-use super::Violation;
-use super::content::{Contents, PacketPart};
+pub(crate) use self::part::{PacketPart, Parts};
 use crate::memory::{Lease, Memory};
 use crate::packets::{OutgoingPacket, PacketError, PacketStats};
 
@@ -28,6 +29,10 @@ use crate::packets::{OutgoingPacket, PacketError, PacketStats};
 const FLOWS: usize = 1024;
 /// Buffers that are kept to be used again.
 const POOL_MAX: usize = 256;
+
+/// A peer that contradicts itself.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Contradiction;
 
 /// Buffers of packets, used again and again.
 #[derive(Debug, Default)]
@@ -71,7 +76,7 @@ struct Served {
 const SERVED_UNIT: u64 = 1024;
 
 impl PacketLane {
-    pub(super) fn new(longest: Bytes, memory: &Memory) -> Self {
+    pub(crate) fn new(longest: Bytes, memory: &Memory) -> Self {
         Self {
             outgoing: Outgoing::new(),
             incoming: Incoming::new(),
@@ -84,13 +89,13 @@ impl PacketLane {
     }
 
     /// An empty one, for the association that follows.
-    pub(super) fn restarted(&self, memory: &Memory) -> Box<Self> {
+    pub(crate) fn restarted(&self, memory: &Memory) -> Box<Self> {
         let stats = self.stats;
         Box::new(Self { stats, ..Self::new(Bytes::ZERO, memory) })
     }
 
     /// The peer takes packets of at most this length.
-    pub(super) fn set_longest(&mut self, longest: Bytes) {
+    pub(crate) fn set_longest(&mut self, longest: Bytes) {
         self.longest = longest.as_usize().min(PACKET_MAX);
     }
 
@@ -149,24 +154,28 @@ impl PacketLane {
         self.lease.set_need((self.outgoing.bytes() + self.incoming.bytes()) as u64);
     }
 
-    pub(super) fn has_data(&self, now: Time) -> bool {
+    pub(crate) fn has_data(&self, now: Time) -> bool {
         self.outgoing.has_queued() || self.outgoing.has_urgent(now)
     }
 
     /// When something is to be sent once more, if nothing else is to be sent.
-    pub(super) fn next_double(&self) -> Option<Time> {
+    pub(crate) fn next_double(&self) -> Option<Time> {
         self.outgoing.next_double()
     }
 
-    pub(super) fn next_timeout(&self) -> Option<Time> {
+    pub(crate) fn next_timeout(&self) -> Option<Time> {
         self.incoming.next_timeout()
     }
 
-    pub(super) fn handle_timeout(&mut self, now: Time) {
+    pub(crate) fn handle_timeout(&mut self, now: Time) {
         self.incoming.handle_timeout(now, &mut self.pool, &mut self.stats);
     }
 
-    pub(super) fn handle(&mut self, now: Time, frame: &PacketFrame<'_>) -> Result<(), Violation> {
+    pub(crate) fn handle(
+        &mut self,
+        now: Time,
+        frame: &PacketFrame<'_>,
+    ) -> Result<(), Contradiction> {
         let room = self.lease.most().saturating_sub(self.lease.need());
         let room = usize::try_from(room).unwrap_or(usize::MAX);
         let result = self.incoming.handle(now, frame, room, (&mut self.pool, &mut self.stats));
@@ -175,7 +184,7 @@ impl PacketLane {
     }
 
     /// Whether packets are next, beside so many streams that have something to send.
-    pub(super) fn is_next(&mut self, streams: usize) -> bool {
+    pub(crate) fn is_next(&mut self, streams: usize) -> bool {
         // Who had nothing to send for a while has saved up nothing.
         if streams == 0 {
             self.served.streams = self.served.streams.max(self.served.packets);
@@ -186,18 +195,18 @@ impl PacketLane {
     }
 
     /// Streams have sent so much, of which so many had something.
-    pub(super) fn on_streams_sent(&mut self, bytes: usize, streams: usize) {
+    pub(crate) fn on_streams_sent(&mut self, bytes: usize, streams: usize) {
         self.served.streams += bytes as u64 * SERVED_UNIT / streams.max(1) as u64;
     }
 
     /// Writes packets into a datagram; if `all`, those too that share the rate with streams.
-    pub(super) fn write(
+    pub(crate) fn write(
         &mut self,
         now: Time,
         hop: &HopView,
         all: bool,
         w: &mut Writer<'_>,
-        contents: &mut Contents,
+        contents: &mut impl Parts,
     ) {
         let (before, flows) = (w.len(), self.outgoing.backlogged());
         let rest = (&mut self.pool, &mut self.stats);
@@ -207,12 +216,12 @@ impl PacketLane {
     }
 
     /// Writes a part once more that was sent before.
-    pub(super) fn repeat(
+    pub(crate) fn repeat(
         &mut self,
         now: Time,
         part: PacketPart,
         w: &mut Writer<'_>,
-        contents: &mut Contents,
+        contents: &mut impl Parts,
     ) {
         if self.outgoing.repeat(now, part, w, contents) {
             self.stats.repeated += 1;
@@ -220,16 +229,16 @@ impl PacketLane {
     }
 
     /// A datagram of so many bytes leaves.
-    pub(super) fn on_sent(&mut self, bytes: usize) {
+    pub(crate) fn on_sent(&mut self, bytes: usize) {
         self.outgoing.earn(bytes);
     }
 
-    pub(super) fn on_acked(&mut self, part: PacketPart) {
+    pub(crate) fn on_acked(&mut self, part: PacketPart) {
         self.outgoing.on_acked(part, &mut self.pool);
         self.settle();
     }
 
-    pub(super) fn on_lost(&mut self, now: Time, part: PacketPart) {
+    pub(crate) fn on_lost(&mut self, now: Time, part: PacketPart) {
         self.outgoing.on_lost(now, part, &mut self.pool, &mut self.stats);
         self.settle();
     }

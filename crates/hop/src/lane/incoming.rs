@@ -9,10 +9,9 @@ use lasthop_stream::RangeSet;
 use lasthop_units::{Time, Timers};
 use lasthop_wire::frame::PacketFrame;
 
-use super::{FLOWS, Pool};
+use super::{Contradiction, FLOWS, Pool};
 use crate::packets::PacketStats;
 use crate::seal::ReplayWindow;
-use crate::srp::Violation;
 
 /// Bytes that may wait for others, or to be taken, in all.
 const BYTES_MAX: usize = 8 << 20;
@@ -114,9 +113,9 @@ impl Incoming {
         frame: &PacketFrame<'_>,
         room: usize,
         (pool, stats): (&mut Pool, &mut PacketStats),
-    ) -> Result<(), Violation> {
+    ) -> Result<(), Contradiction> {
         let flow = u16::try_from(frame.flow).ok().filter(|flow| usize::from(*flow) < FLOWS);
-        let flow = flow.ok_or(Violation)?;
+        let flow = flow.ok_or(Contradiction)?;
         if !self.seen.check(frame.number) {
             stats.duplicates += 1;
             return Ok(());
@@ -164,7 +163,7 @@ impl Incoming {
         frame: &PacketFrame<'_>,
         length: usize,
         (pool, stats): (&mut Pool, &mut PacketStats),
-    ) -> Result<Option<Vec<u8>>, Violation> {
+    ) -> Result<Option<Vec<u8>>, Contradiction> {
         let Some((offset, _)) = frame.part else {
             if let Some(partial) = self.partial.remove(&frame.number) {
                 self.drop(partial.data, pool);
@@ -183,9 +182,9 @@ impl Incoming {
         });
         let offset = offset as usize;
         if partial.data.len() != length {
-            return Err(Violation);
+            return Err(Contradiction);
         }
-        let place = partial.data.get_mut(offset..offset + frame.data.len()).ok_or(Violation)?;
+        let place = partial.data.get_mut(offset..offset + frame.data.len()).ok_or(Contradiction)?;
         place.copy_from_slice(frame.data);
         partial.got.insert(offset as u64..(offset + frame.data.len()) as u64);
         if partial.got.first() == Some(0..length as u64) {
