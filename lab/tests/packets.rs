@@ -168,7 +168,7 @@ fn echoed(netns: &Netns, to: SocketAddr, count: usize, length: usize) -> (f64, S
     (back as f64 / count as f64, seen)
 }
 
-/// Of a radio that loses a tenth each way nothing is seen: by ping, by datagrams of all sizes, of both families.
+/// Of a radio that loses a tenth each way little is seen: by ping, by datagrams of all sizes, of both families.
 #[test]
 fn what_is_not_tcp_crosses_a_radio_that_loses() {
     let Some(scene) = Scene::new(0.1) else { return };
@@ -176,14 +176,15 @@ fn what_is_not_tcp_crosses_a_radio_that_loses() {
     let mut mobile = scene.mobile("");
     for (n, own) in OWN.iter().enumerate() {
         let fixed = scene.fixed(n);
-        let ping = scene.at_mobile("ping", &format!("-c 100 -i 0.02 -W 2 {fixed}"));
+        let ping = scene.at_mobile("ping", &format!("-c 200 -i 0.01 -W 2 {fixed}"));
         let said = text(&ping);
         let lost: f64 = said
             .split(", ")
             .find_map(|part| part.split_once("% packet loss"))
             .map(|(share, _)| share.parse().unwrap())
             .unwrap_or_else(|| panic!("{said}"));
-        assert!(lost <= 4.0, "{said}");
+        // Without lasthop it is 19 %.
+        assert!(lost <= 8.0, "{said}");
         let to = SocketAddr::new(fixed, ECHO);
         for length in [1, 100, 1200, 1400, 5000] {
             let (share, seen) = echoed(&scene.lab.mobile, to, 25, length);

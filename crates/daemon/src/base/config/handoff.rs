@@ -197,11 +197,7 @@ pub(in crate::base) fn check_mobiles(
     mobiles: &[MobileEntry],
     allow: &[PublicKey],
 ) -> Result<(), ConfigError> {
-    for (n, MobileEntry { key: KeyText(key), address, network, tun }) in mobiles.iter().enumerate()
-    {
-        if address.is_empty() && network.is_empty() && tun.is_empty() {
-            return contradiction(format!("`mobiles`: {key} has no address"));
-        }
+    for (n, MobileEntry { key: KeyText(key), address, tun, .. }) in mobiles.iter().enumerate() {
         if !allow.contains(key) {
             return contradiction(format!("`mobiles`: the mobile {key} is not in `allow`"));
         }
@@ -220,7 +216,10 @@ pub(in crate::base) fn check_mobiles(
             }
         }
     }
-    Ok(())
+    match mobiles.iter().find(|mobile| mobile.sources().next().is_none()) {
+        Some(mobile) => contradiction(format!("`mobiles`: {} has no address", mobile.key.0)),
+        None => Ok(()),
+    }
 }
 
 #[cfg(test)]
@@ -281,6 +280,7 @@ mod tests {
             (mobile(3, "[]"), "not in `allow`"),
             (format!("{}{}", mobile(1, "[]"), mobile(1, "[]")), "twice"),
             (mobile(1, "[\"10.0.0.1\", \"10.0.0.2\"]"), "two addresses"),
+            (mobile(1, "[]"), "has no address"),
         ] {
             let all = match text.strip_prefix("seal = \"none\"\n") {
                 Some(rest) => {
