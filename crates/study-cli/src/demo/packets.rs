@@ -154,11 +154,7 @@ pub(super) fn json(cell: &Cell, outcome: &Outcome) -> anyhow::Result<String> {
 pub(super) fn summary(outcome: &Outcome) -> String {
     let ms = |delay: Option<Duration>| delay.map_or(0.0, |delay| delay.as_secs_f64() * 1e3);
     match outcome {
-        Outcome::Quic(m) => {
-            let share = m.share_of_limit.map_or(String::new(), |s| format!(", {:.1} %", s * 100.0));
-            let wrong = if m.sha256_ok { "" } else { ", WRONG BYTES" };
-            format!("{}{share} of the limit{wrong}", m.goodput)
-        }
+        Outcome::Quic(m) => report::transfer(m),
         Outcome::Voice(call) => format!(
             "{:.2} % lost, {:.0} ms, 99 % within {:.0} ms, MOS {:.2}",
             call.residual_loss() * 100.0,

@@ -86,17 +86,20 @@ pub(super) fn seconds(d: Duration) -> f64 {
     rounded(d.as_secs_f64())
 }
 
+/// A transfer that was measured, in a few words.
+pub(super) fn transfer(m: &Measured) -> String {
+    let share = m.share_of_limit.map_or(String::new(), |s| format!(", {:.1} %", s * 100.0));
+    let back = m
+        .recovery
+        .map_or(String::new(), |r| format!(", back {:.2} s after the silence", r.as_secs_f64()));
+    let hash = if m.sha256_ok { "" } else { ", WRONG BYTES" };
+    format!("{}{share} of the limit{back}{hash}", m.goodput)
+}
+
 /// A cell in a few words.
 pub(super) fn summary(outcome: &Outcome) -> String {
     match outcome {
-        Outcome::Measured(m) => {
-            let share = m.share_of_limit.map_or(String::new(), |s| format!(", {:.1} %", s * 100.0));
-            let back = m.recovery.map_or(String::new(), |r| {
-                format!(", back {:.2} s after the silence", r.as_secs_f64())
-            });
-            let hash = if m.sha256_ok { "" } else { ", WRONG BYTES" };
-            format!("{}{share} of the limit{back}{hash}", m.goodput)
-        }
+        Outcome::Measured(m) => transfer(m),
         Outcome::Unavailable(why) => format!("not here: {why}"),
         Outcome::Failed(why) => format!("FAILED: {why}"),
     }
