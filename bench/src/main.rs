@@ -17,7 +17,7 @@ use clap::{Parser, Subcommand};
 use lasthop_units::{Seed, one_line};
 
 use figure::Setting;
-use peer::quic_tunnel;
+use peer::{packet_tunnel, quic_tunnel};
 use report::Report;
 
 /// Measure lasthop beside its peers, in namespaces of its own.
@@ -73,6 +73,8 @@ enum Figure {
     Stalls,
     /// What it costs to take packets through a process, by the ways that Linux has
     Forward,
+    /// Packets through TUN devices, full and small, beside a plain tunnel and the kernel's own forwarding
+    Tun,
     /// The simulator and kernels side by side, scheme by scheme: does the simulation tell the truth?
     Twin(figure::twin::Options),
     /// Two downloads whose priorities are changed while they run
@@ -90,6 +92,9 @@ enum Figure {
     /// Lets every packet of netfilter queue 0 pass
     #[command(hide = true)]
     AnswerQueue,
+    /// An end of the plain tunnel of packets
+    #[command(hide = true)]
+    PacketTunnel(packet_tunnel::Options),
     /// The base's end of the QUIC tunnel
     #[command(hide = true)]
     QuicBase(quic_tunnel::BaseOptions),
@@ -130,6 +135,7 @@ fn run(cli: &Cli) -> Result<usize> {
         Figure::Handoff => &[figure::handoff::run],
         Figure::Twin(_) | Figure::Soak(_) => &[],
         Figure::Forward => &[figure::forward::run],
+        Figure::Tun => &[figure::tun::run],
         Figure::Priority => &[figure::priority::run],
         Figure::Agents => &[figure::agents::run],
         Figure::Attack => &[figure::attack::run],
@@ -153,8 +159,10 @@ fn run(cli: &Cli) -> Result<usize> {
             figure::wakeups::run,
             figure::stalls::run,
             figure::forward::run,
+            figure::tun::run,
         ],
         Figure::AnswerQueue => return figure::forward::nfqueue::run().map(|()| 0),
+        Figure::PacketTunnel(options) => return packet_tunnel::run(options).map(|()| 0),
         Figure::QuicBase(options) => return quic_tunnel::run_base(options).map(|()| 0),
         Figure::QuicMobile(options) => return quic_tunnel::run_mobile(options).map(|()| 0),
     };

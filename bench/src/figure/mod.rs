@@ -18,6 +18,7 @@ pub(crate) mod small;
 pub(crate) mod stalls;
 pub(crate) mod start;
 pub(crate) mod step;
+pub(crate) mod tun;
 pub(crate) mod twin;
 pub(crate) mod wakeups;
 

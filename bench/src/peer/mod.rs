@@ -1,7 +1,8 @@
 //! What carries a connection from the fixed host to the mobile: lasthop, and its peers.
 
 mod kernel;
-mod lasthop;
+pub(crate) mod lasthop;
+pub(crate) mod packet_tunnel;
 mod proxy;
 pub(crate) mod quic_tunnel;
 pub(crate) mod site;
