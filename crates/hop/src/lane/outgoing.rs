@@ -513,6 +513,9 @@ impl Outgoing {
             return;
         }
         let total = slot.data.len() as u64;
+        if u64::from(part.len) == total {
+            return self.forget(part.slot, pool);
+        }
         slot.arrived.insert(part.range());
         if slot.arrived.first() == Some(0..total) {
             self.forget(part.slot, pool);
