@@ -436,11 +436,12 @@ impl Role for BaseRole {
             if let Some(id) = present.with(key) {
                 return packets::send(now, seed, core.hop.packets(id), packet, bytes);
             }
-            match workers {
-                Some(workers) if workers.pass_packet_on(key, bytes) => Verdict::Passed,
-                _ => packets::send(now, seed, None, packet, bytes),
-            }
+            let others = workers.as_mut().is_some_and(|workers| workers.pass_packet_on(key, bytes));
+            if others { Verdict::Passed } else { packets::send(now, seed, None, packet, bytes) }
         });
+        if let Some(workers) = workers {
+            workers.flush_packets();
+        }
     }
 
     fn handle_packets(&mut self, core: &mut CoreOf<Self>, id: BaseAssociationId) {
@@ -651,7 +652,9 @@ impl Role for BaseRole {
                         handoffs.handle_passed(core.now, from, &message);
                     }
                 }
-                Message::Packet(bytes) => self.send_passed(core, &bytes),
+                Message::Packets(bundle) => {
+                    bundle.packets().for_each(|bytes| self.send_passed(core, bytes));
+                }
                 Message::Serve(allowed) => self.serve(core, &allowed),
                 Message::Report(client) => {
                     let mut report = core.report(Self::NAME);

@@ -25,6 +25,11 @@ use crate::handshake::Caller;
 /// Messages that may wait at a worker before it is sent no more datagrams.
 const WAITING_MAX: usize = 1024;
 
+/// Bytes of packets that are passed on together, about,
+const BUNDLE_MAX: usize = 16 * 1024;
+/// and messages that may wait at a worker before it is sent no more of them.
+const BUNDLES_MAX: usize = 256;
+
 /// Messages of other bases that may wait at a worker before others are lost; some are of 16 KiB.
 const MESSAGES_MAX: usize = 4096;
 
@@ -78,14 +83,36 @@ pub(super) enum Message {
     Datagram(Caller, Route, Vec<u8>),
     /// Another base's message about a session of a mobile that the receiver serves.
     Handoff(PublicKey, Vec<u8>),
-    /// A packet for a mobile that the receiver serves.
-    Packet(Vec<u8>),
+    /// Packets for mobiles that the receiver serves.
+    Packets(Bundle),
     /// The mobiles that the receiver serves from here on.
     Serve(Vec<Allowed>),
     /// The first worker wants a report, for that client of its control socket.
     Report(Key),
     /// That report.
     Reported(Key, Box<Report>),
+}
+
+/// Packets that are passed on together, each behind its length.
+#[derive(Default, Debug)]
+pub(super) struct Bundle(Vec<u8>);
+
+impl Bundle {
+    fn add(&mut self, packet: &[u8]) {
+        self.0.extend_from_slice(&(packet.len() as u32).to_ne_bytes());
+        self.0.extend_from_slice(packet);
+    }
+
+    /// The packets, in the order in which they came.
+    pub(super) fn packets(&self) -> impl Iterator<Item = &[u8]> {
+        let mut rest = self.0.as_slice();
+        std::iter::from_fn(move || {
+            let (length, behind) = rest.split_first_chunk()?;
+            let (packet, behind) = behind.split_at_checked(u32::from_ne_bytes(*length) as usize)?;
+            rest = behind;
+            Some(packet)
+        })
+    }
 }
 
 /// What becomes of a datagram that is not known to be the own worker's.
@@ -105,6 +132,8 @@ pub(super) struct Workers {
     homes: Arc<Homes>,
     inbox: Inbox<Message>,
     outboxes: Vec<Outbox<Message>>,
+    /// Packets that wait to be passed on to each.
+    bundles: Vec<Bundle>,
     /// Connections that each has.
     connections: Arc<[AtomicUsize]>,
     /// The first worker stops the others.
@@ -133,6 +162,7 @@ impl Workers {
             homes: Arc::clone(&homes),
             inbox,
             outboxes: outboxes.clone(),
+            bundles: (0..count).map(|_| Bundle::default()).collect(),
             connections: Arc::clone(&connections),
             stops: Vec::new(),
             gathered: Vec::new(),
@@ -224,16 +254,27 @@ impl Workers {
         true
     }
 
-    /// Sends a packet to the worker that serves this mobile, if that is another: whether it is.
-    pub(super) fn pass_packet_on(&self, mobile: PublicKey, packet: &[u8]) -> bool {
+    /// Takes a packet for the worker that serves this mobile, if that is another: whether it is. It goes with the next
+    /// [`flush_packets`](Self::flush_packets), or before if many wait.
+    pub(super) fn pass_packet_on(&mut self, mobile: PublicKey, packet: &[u8]) -> bool {
         let home = self.homes.of(&mobile).filter(|home| *home != self.own);
-        // What is too much is lost, as a packet may be.
-        if let Some(outbox) = home.and_then(|home| self.outboxes.get(home))
-            && outbox.waiting() < WAITING_MAX
-        {
-            outbox.send(Message::Packet(packet.to_vec()));
+        let Some(home) = home else { return false };
+        if let Some(bundle) = self.bundles.get_mut(home) {
+            bundle.add(packet);
+            if bundle.0.len() > BUNDLE_MAX {
+                send_bundle(&self.outboxes[home], bundle);
+            }
         }
-        home.is_some()
+        true
+    }
+
+    /// Sends what was taken for others: each is woken once.
+    pub(super) fn flush_packets(&mut self) {
+        for (outbox, bundle) in self.outboxes.iter().zip(&mut self.bundles) {
+            if !bundle.0.is_empty() {
+                send_bundle(outbox, bundle);
+            }
+        }
     }
 
     /// These mobiles are served from here on: this worker's of them. The others are sent theirs.
@@ -293,6 +334,17 @@ impl Workers {
     }
 }
 
+/// What is too much is lost, as packets may be.
+fn send_bundle(outbox: &Outbox<Message>, bundle: &mut Bundle) {
+    if outbox.waiting() < BUNDLES_MAX {
+        // The next is most likely as long.
+        let next = Bundle(Vec::with_capacity(bundle.0.len()));
+        outbox.send(Message::Packets(std::mem::replace(bundle, next)));
+    } else {
+        bundle.0.clear();
+    }
+}
+
 /// What another worker reports is the process's too.
 fn join(into: &mut Report, from: Report) {
     into.associations.extend(from.associations);
@@ -335,6 +387,35 @@ mod tests {
 
     fn mobiles(keys: std::ops::Range<u8>) -> Vec<Allowed> {
         keys.map(|n| PublicKey::from_bytes([n; 32]).into()).collect()
+    }
+
+    #[test]
+    fn packets_are_passed_on_in_order_by_few_messages() {
+        let allowed = mobiles(0..2);
+        let mut workers = Workers::new(2, &allowed).unwrap();
+        let (mut second, mut first) = (workers.pop().unwrap(), workers.pop().unwrap());
+        let away = |mobile: &&Allowed| first.homes.of(&mobile.key) == Some(1);
+        let mobile = allowed.iter().find(away).unwrap().key;
+        assert!(!second.pass_packet_on(mobile, b"its own"));
+        let packets: Vec<Vec<u8>> = (0..1000_usize).map(|n| vec![n as u8; n % 100]).collect();
+        assert!(packets.iter().all(|packet| first.pass_packet_on(mobile, packet)));
+        first.flush_packets();
+        first.flush_packets();
+        let (mut messages, mut got) = (0, Vec::new());
+        while let Some(message) = second.inbox.poll() {
+            let Message::Packets(bundle) = message else { panic!("{message:?}") };
+            messages += 1;
+            got.extend(bundle.packets().map(<[u8]>::to_vec));
+        }
+        assert!(messages < 10 && got == packets);
+        while first.outboxes[1].waiting() < BUNDLES_MAX {
+            first.pass_packet_on(mobile, b"more");
+            first.flush_packets();
+        }
+        first.pass_packet_on(mobile, b"too much");
+        first.flush_packets();
+        assert_eq!(first.outboxes[1].waiting(), BUNDLES_MAX);
+        second.flush_packets();
     }
 
     /// SCL-5: mobiles are divided evenly, and one that is served stays where it is.
