@@ -234,7 +234,8 @@ impl Incoming {
 
     /// Delivers those of a flow, in order, that wait for nothing any more, or have a number up to `to`.
     fn release(&mut self, flow: u16, to: u64, stats: &mut PacketStats) {
-        loop {
+        // Where nothing was lost there are none.
+        while !self.held.is_empty() {
             let last = self.delivered.get(&flow).copied().unwrap_or(0);
             let first = self.held.range((flow, 0)..=(flow, u64::MAX)).next();
             let first = first.filter(|((_, number), held)| *number <= to || held.after <= last);

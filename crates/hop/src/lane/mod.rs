@@ -27,8 +27,10 @@ use crate::packets::{OutgoingPacket, PacketError, PacketStats};
 
 /// Flows that are told apart, in each direction. Those whose names fall together are one.
 const FLOWS: usize = 1024;
-/// Buffers that are kept to be used again.
-const POOL_MAX: usize = 256;
+/// Bytes of buffers that are kept to be used again: more than what is on its way at a Gbit/s and 5 ms.
+const POOL_MAX: usize = 1 << 20;
+/// A lane's memory is counted in steps of so many bytes, since all of a process's associations share the counters.
+const MEMORY_STEP: usize = 4096;
 
 /// A peer that contradicts itself.
 #[derive(Clone, Copy, Debug)]
@@ -36,18 +38,30 @@ pub(crate) struct Contradiction;
 
 /// Buffers of packets, used again and again.
 #[derive(Debug, Default)]
-struct Pool(Vec<Vec<u8>>);
+struct Pool {
+    buffers: Vec<Vec<u8>>,
+    /// What they cost.
+    bytes: usize,
+}
+
+/// What a buffer costs to keep.
+fn kept(buffer: &Vec<u8>) -> usize {
+    buffer.capacity() + size_of_val(buffer)
+}
 
 impl Pool {
     /// An empty buffer.
     fn take(&mut self) -> Vec<u8> {
-        self.0.pop().unwrap_or_default()
+        let Some(buffer) = self.buffers.pop() else { return Vec::new() };
+        self.bytes -= kept(&buffer);
+        buffer
     }
 
     fn give(&mut self, mut buffer: Vec<u8>) {
-        if self.0.len() < POOL_MAX {
+        if self.bytes + kept(&buffer) <= POOL_MAX {
             buffer.clear();
-            self.0.push(buffer);
+            self.bytes += kept(&buffer);
+            self.buffers.push(buffer);
         }
     }
 }
@@ -151,7 +165,8 @@ impl PacketLane {
 
     /// The lane's memory has changed.
     fn settle(&mut self) {
-        self.lease.set_need((self.outgoing.bytes() + self.incoming.bytes()) as u64);
+        let bytes = self.outgoing.bytes() + self.incoming.bytes();
+        self.lease.set_need(bytes.next_multiple_of(MEMORY_STEP) as u64);
     }
 
     pub(crate) fn has_data(&self, now: Time) -> bool {
