@@ -154,6 +154,34 @@ pub struct Segments<'a> {
     number: u16,
 }
 
+/// Cuts a large packet of a TUN device where it lies, and hands each that it is to `each`. Headers are written over the
+/// end of the packet before, which is gone by then; `headers` is room to keep them. Says how many packets there were.
+///
+/// # Errors
+///
+/// The packet is shorter than its headers say, or of an unknown kind: nothing was handed out.
+pub(crate) fn cut_in_place(
+    todo: Unfinished,
+    packet: &mut [u8],
+    headers: &mut Vec<u8>,
+    each: &mut dyn FnMut(&[u8]),
+) -> Result<u64, OffloadError> {
+    let Segments { layout, size, .. } = Segments::new(todo, Link::Bare, packet)?;
+    let (first, length) = (layout.payload, packet.len());
+    headers.clear();
+    headers.extend_from_slice(&packet[..first]);
+    let mut packets = 0;
+    for next in (first..length).step_by(size) {
+        let end = (next + size).min(length);
+        let segment = &mut packet[next - first..end];
+        segment[..first].copy_from_slice(headers);
+        layout.fix(segment, packets as u16, (next - first) as u32, end == length);
+        each(segment);
+        packets += 1;
+    }
+    Ok(packets)
+}
+
 /// Where the headers of a large packet are.
 #[derive(Clone, Copy, Debug)]
 struct Layout {
@@ -194,14 +222,8 @@ impl<'a> Segments<'a> {
         out.clear();
         out.extend_from_slice(&self.frame[..self.layout.payload]);
         out.extend_from_slice(&self.frame[self.next..end]);
-        self.layout.fix_ip(out, self.number);
-        if self.layout.is_tcp {
-            let before = (self.next - self.layout.payload) as u32;
-            self.layout.fix_tcp(out, before, self.number == 0, end == self.frame.len());
-        } else {
-            self.layout.fix_udp(out);
-        }
-        self.layout.write_checksum(out);
+        let before = (self.next - self.layout.payload) as u32;
+        self.layout.fix(out, self.number, before, end == self.frame.len());
         self.next = end;
         self.number = self.number.wrapping_add(1);
         true
@@ -223,6 +245,17 @@ impl Layout {
             return Err(OffloadError::Truncated);
         }
         Ok(Self { ip, is_v4, transport, payload, is_tcp })
+    }
+
+    /// Makes a copy of the headers right for the packet of this number, before which there are so many bytes.
+    fn fix(self, out: &mut [u8], number: u16, before: u32, last: bool) {
+        self.fix_ip(out, number);
+        if self.is_tcp {
+            self.fix_tcp(out, before, number == 0, last);
+        } else {
+            self.fix_udp(out);
+        }
+        self.write_checksum(out);
     }
 
     fn fix_ip(self, out: &mut [u8], number: u16) {
@@ -409,6 +442,10 @@ mod tests {
         while cut.next_into(&mut out) {
             all.push(out.clone());
         }
+        let (mut packet, mut in_place) = (packet.to_vec(), Vec::new());
+        let each = &mut |segment: &[u8]| in_place.push(segment.to_vec());
+        let count = cut_in_place(todo, &mut packet, &mut out, each).expect("cuts");
+        assert_eq!((count, in_place), (all.len() as u64, all.clone()));
         all
     }
 
@@ -574,6 +611,9 @@ mod tests {
                         while cut.next_into(&mut out) {}
                     }
                 }
+                let _ = cut_in_place(
+                    Unfinished::parse(bytes), &mut frame.clone(), &mut out, &mut |_| (),
+                );
             }
             let _ = finish_checksum(Unfinished::parse(bytes), &mut frame);
             datagram_length(&frame);

@@ -11,7 +11,7 @@ use rustix::io::{Errno, retry_on_intr};
 
 use crate::coalesce::Coalescer;
 use crate::netlink::Rtnetlink;
-use crate::offload::{self, HEADER_LENGTH, Link, Segments, Unfinished};
+use crate::offload::{self, HEADER_LENGTH, Unfinished};
 use crate::tun::{self, TunError};
 
 /// The longest packet that a device hands over, its offload header, and a byte that is never filled
@@ -53,8 +53,8 @@ pub struct PacketTun {
     has_udp_offload: bool,
     /// What was read, with its offload header.
     frame: Box<[u8]>,
-    /// A packet cut from it.
-    segment: Vec<u8>,
+    /// The headers of a large packet that is cut.
+    headers: Vec<u8>,
     outgoing: Coalescer,
     counts: TunCounts,
 }
@@ -96,7 +96,7 @@ impl PacketTun {
             name,
             has_udp_offload,
             frame: vec![0; LONGEST_FRAME].into_boxed_slice(),
-            segment: Vec::new(),
+            headers: Vec::new(),
             outgoing: Coalescer::new(has_udp_offload),
             counts: TunCounts::default(),
         })
@@ -147,13 +147,9 @@ impl PacketTun {
             }
             return Ok(true);
         }
-        let Ok(mut segments) = Segments::new(todo, Link::Bare, packet) else {
-            self.counts.unfinished += 1;
-            return Ok(true);
-        };
-        while segments.next_into(&mut self.segment) {
-            self.counts.received += 1;
-            each(&self.segment);
+        match offload::cut_in_place(todo, packet, &mut self.headers, each) {
+            Ok(packets) => self.counts.received += packets,
+            Err(_) => self.counts.unfinished += 1,
         }
         Ok(true)
     }
