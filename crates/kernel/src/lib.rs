@@ -34,4 +34,5 @@ pub mod tcp;
 pub mod transparent;
 pub mod tun;
 pub mod turn;
+pub mod udp;
 pub mod wake;

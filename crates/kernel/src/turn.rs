@@ -23,6 +23,8 @@ pub enum Source {
     Control(Option<Key>),
     /// A TUN device.
     Tun,
+    /// One of the role's UDP sockets, by the role's own number.
+    Datagrams(u64),
     /// One of the role's listeners.
     Listener(usize),
     /// A connection of the relay.
