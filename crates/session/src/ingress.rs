@@ -66,6 +66,14 @@ impl Ingress {
         }
     }
 
+    /// The requested UDP association cannot be had, for the hop turns out to carry no datagrams. Once the
+    /// output is sent, the conversation is over.
+    pub fn decline_association(&mut self) {
+        if let Protocol::Socks(server) = &mut self.protocol {
+            server.decline_association();
+        }
+    }
+
     /// Bytes for the application.
     pub fn output(&self) -> &[u8] {
         match &self.protocol {

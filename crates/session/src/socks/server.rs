@@ -115,6 +115,13 @@ impl Server {
         self.answer(version, code, result.ok().flatten());
     }
 
+    /// The requested UDP association cannot be had: X'07', as where none is served.
+    pub fn decline_association(&mut self) {
+        if self.stage == Stage::AskedAssociation {
+            self.answer(VERSION_5, ReplyCode::CommandNotSupported, None);
+        }
+    }
+
     /// Bytes for the client.
     pub fn output(&self) -> &[u8] {
         self.outbox.as_slice()

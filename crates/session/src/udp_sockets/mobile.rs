@@ -88,6 +88,16 @@ impl<R> MobileSockets<R> {
         Some((&association.relay, association.application?))
     }
 
+    /// The relay of an association, whether its application's port is known or not.
+    pub fn relay_mut(&mut self, number: SocketNumber) -> Option<&mut R> {
+        self.associations.get_mut(&number).map(|association| &mut association.relay)
+    }
+
+    /// How many associations the applications of one host have.
+    pub fn of_host(&self, ip: IpAddr) -> usize {
+        self.associations.values().filter(|association| same_host(association.ip, ip)).count()
+    }
+
     /// Whether the association goes on.
     pub fn contains(&self, number: SocketNumber) -> bool {
         self.associations.contains_key(&number)
@@ -200,6 +210,9 @@ mod tests {
     fn applications_of_one_host_are_told_apart() {
         let (mut sockets, first) = opened(UNKNOWN);
         let second = sockets.open(addr("192.0.2.7:1"), addr(UNKNOWN), 's').expect("room");
+        assert_eq!(sockets.of_host(addr("[::ffff:192.0.2.7]:9").ip()), 2);
+        assert_eq!(sockets.of_host(addr("192.0.2.8:1").ip()), 0);
+        assert_eq!(sockets.relay_mut(second), Some(&mut 's'));
         assert!(sockets.admit(second, addr("192.0.2.7:60")));
         assert!(sockets.admit(first, addr("192.0.2.7:50")));
         assert_eq!(sockets.application(first), Some((&'r', addr("192.0.2.7:50"))));
