@@ -333,7 +333,7 @@ pub(crate) fn refuse_request<H: Hop, W>(
 }
 
 /// The refusal for a failed `connect` (MHP-5).
-fn refusal(error: &io::Error) -> Refusal {
+pub(crate) fn refusal(error: &io::Error) -> Refusal {
     error.raw_os_error().map_or(Refusal::Other(0), Refusal::from_errno)
 }
 

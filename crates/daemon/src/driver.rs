@@ -94,6 +94,8 @@ pub(crate) trait Role {
     fn handle_reload(&mut self, _core: &mut CoreOf<Self>) {}
     /// Packets have come to the TUN device.
     fn handle_tun(&mut self, _core: &mut CoreOf<Self>) {}
+    /// Datagrams have come to the UDP socket with this number of the role's.
+    fn handle_datagrams(&mut self, _core: &mut CoreOf<Self>, _number: u64) {}
     /// Packets may have come by an association's lane.
     fn handle_packets(&mut self, _core: &mut CoreOf<Self>, _id: IdOf<Self>) {}
     /// Hands the kernel what was delivered to the TUN device.
@@ -442,6 +444,7 @@ impl<R: Role> EventLoop for Driver<R> {
             Source::Workers => self.handle_workers(),
             Source::Helper => self.role.handle_helper(&mut self.core),
             Source::Tun => self.role.handle_tun(&mut self.core),
+            Source::Datagrams(number) => self.role.handle_datagrams(&mut self.core, number),
             Source::Control(client) => self.handle_control(client, readiness),
             Source::Listener(n) => self.role.handle_listener(&mut self.core, n),
             Source::Attempt(key, n) => self.role.handle_attempt(&mut self.core, key, n),

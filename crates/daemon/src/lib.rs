@@ -20,6 +20,7 @@ mod relay;
 mod resolve;
 pub mod split;
 pub mod transparent;
+mod udp_relay;
 
 pub use carrier::ether::EtherError;
 pub use error::RunError;

@@ -61,6 +61,9 @@ reports! {
         /// Packets of the TUN device, where there is one.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub tun: Option<TunReport>,
+        /// Applications' UDP sockets, where they are served.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub udp: Option<UdpReport>,
         /// What it has carried of late, if that was asked for.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub past: Option<PastReport>,
@@ -82,6 +85,20 @@ reports! {
         /// Packets that were handed to the kernel.
         pub to_kernel: u64,
         /// Packets that were dropped, by why.
+        #[serde(skip_serializing_if = "std::collections::BTreeMap::is_empty")]
+        pub refused: std::collections::BTreeMap<String, u64>,
+    }
+
+    /// What went through applications' UDP sockets.
+    #[derive(PartialEq, Eq)]
+    pub struct UdpReport {
+        /// Sockets at this moment: at a mobile those for applications, at a base those towards fixed hosts.
+        pub sockets: u64,
+        /// Datagrams that came to them and went into the hop.
+        pub to_hop: u64,
+        /// Datagrams that came out of the hop and left by them.
+        pub from_hop: u64,
+        /// Datagrams that were dropped, by why.
         #[serde(skip_serializing_if = "std::collections::BTreeMap::is_empty")]
         pub refused: std::collections::BTreeMap<String, u64>,
     }

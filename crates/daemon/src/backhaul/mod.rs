@@ -60,7 +60,7 @@ pub struct Peer {
 }
 
 /// Names an association of a base: by who made it, and what for.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) enum BaseAssociationId {
     /// A mobile's.
     Mobile(AssociationId),

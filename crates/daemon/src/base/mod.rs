@@ -1,6 +1,8 @@
 //! `lasthop base`: serves mobiles, and makes their connections to the fixed network.
 
+mod admitted;
 mod config;
+mod datagram_names;
 mod exits;
 mod handoff;
 mod memory;
@@ -15,6 +17,7 @@ mod role;
 mod source_addresses;
 mod surrogate;
 mod targets;
+mod udp_sockets;
 mod workers;
 
 pub use config::allow::{AllowEntry, AllowTable};
@@ -321,7 +324,7 @@ fn datagrams(
         (_, keys) => {
             let settings = settings::srp(&config.srp, passage, streams);
             let mut settings = HopConfig { memory: memory.mobiles.clone(), ..settings };
-            if config.tun.is_some() {
+            if config.tun.is_some() || udp_sockets::are_served(config) {
                 settings.packet_max = HopConfig::default().packet_max;
             }
             if config.handoff.is_some() {

@@ -1,9 +1,8 @@
 //! Packets of mobiles at a base: whose they are, where they may go, and by which association they leave.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::fs;
-use std::net::{IpAddr, SocketAddr};
-use std::time::Duration;
+use std::net::IpAddr;
 
 use lasthop_control::TunReport;
 use lasthop_hop::PacketLane;
@@ -15,15 +14,11 @@ use lasthop_units::{Seed, Time};
 use lasthop_wire::packet::{IcmpError, Packet};
 
 use super::BaseConfig;
+use super::admitted::Admitted;
 use crate::dial::Gate;
 use crate::error::RunError;
 use crate::keyfile;
 use crate::packets::{self, TunWay, Verdict};
-
-/// What the kernel has said of a target is believed for so long,
-const ADMITTED_FOR: Duration = Duration::from_secs(1);
-/// and of so many.
-const ADMITTED_MAX: usize = 4096;
 
 /// Whose an address is.
 #[derive(Clone, Debug, Default)]
@@ -44,7 +39,7 @@ impl Owners {
 pub(super) struct Packets {
     way: TunWay,
     owners: Owners,
-    admitted: HashMap<IpAddr, (Time, bool)>,
+    admitted: Admitted,
 }
 
 impl Packets {
@@ -83,7 +78,9 @@ impl Packets {
         let seed = seed.stream("flows").next_u64();
         let way = |device| TunWay::new(device, tun.addresses.clone(), seed, tunnel.take());
         let ways = queues.into_iter().map(way);
-        Ok(ways.map(|way| Self { way, owners: owners.clone(), admitted: HashMap::new() }).collect())
+        Ok(ways
+            .map(|way| Self { way, owners: owners.clone(), admitted: Admitted::default() })
+            .collect())
     }
 
     pub(super) fn way(&mut self) -> &mut TunWay {
@@ -125,24 +122,12 @@ impl Packets {
             if owners.of(packet.source()) != Some(mobile) {
                 return Verdict::Refused("spoofed");
             }
-            let to = packet.destination();
-            match admitted.get(&to) {
-                Some((at, verdict)) if now.since(*at) < ADMITTED_FOR => verdict_of(*verdict),
-                _ => {
-                    if admitted.len() >= ADMITTED_MAX {
-                        admitted.clear();
-                    }
-                    let verdict = targets.admits(SocketAddr::new(to, 0));
-                    admitted.insert(to, (now, verdict));
-                    verdict_of(verdict)
-                }
+            match admitted.admits(now, targets, packet.destination()) {
+                true => Verdict::Passed,
+                false => Verdict::Answered("target", IcmpError::Prohibited),
             }
         });
     }
-}
-
-fn verdict_of(admitted: bool) -> Verdict {
-    if admitted { Verdict::Passed } else { Verdict::Answered("target", IcmpError::Prohibited) }
 }
 
 /// Puts a packet into a mobile's lane, if there is one.

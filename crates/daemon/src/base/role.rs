@@ -32,6 +32,7 @@ use super::reachable_families::ReachableFamilies;
 use super::reload::{self, ConfigSource};
 use super::surrogate::Surrogate;
 use super::targets::Targets;
+use super::udp_sockets::UdpSockets;
 use super::workers::{Message, Passed, Workers};
 use crate::backhaul::{BaseAssociationId, WithPeers};
 use crate::dial::{self, Dial};
@@ -49,7 +50,7 @@ const ROUTES: usize = usize::MAX;
 pub(crate) struct BaseRole {
     /// This base's own key, where it has one.
     key: Option<PublicKey>,
-    targets: Arc<Targets>,
+    pub(super) targets: Arc<Targets>,
     connect_timeout: Duration,
     session: lasthop_session::Config,
     connections_max: usize,
@@ -68,7 +69,9 @@ pub(crate) struct BaseRole {
     /// The way to the others, where several serve this base.
     workers: Option<Workers>,
     /// The TUN device, where packets are carried.
-    packets: Option<Packets>,
+    pub(super) packets: Option<Packets>,
+    /// The UDP sockets of applications.
+    pub(super) udp: UdpSockets,
 }
 
 fn by_key(allowed: &[Allowed]) -> BTreeMap<PublicKey, PresharedKey> {
@@ -114,6 +117,7 @@ impl BaseRole {
             source: None,
             workers: None,
             packets: None,
+            udp: UdpSockets::new(config),
         }
     }
 
@@ -281,7 +285,7 @@ impl BaseRole {
     }
 
     /// Whose an association is, whichever it has at the moment.
-    fn client(&self, id: BaseAssociationId) -> Client<BaseAssociationId> {
+    pub(super) fn client(&self, id: BaseAssociationId) -> Client<BaseAssociationId> {
         self.key_of(id).map_or(Client::Association(id), Client::Mobile)
     }
 
@@ -301,7 +305,7 @@ impl BaseRole {
     }
 
     /// The key of the mobile at the other end of an association.
-    fn key_of(&self, id: BaseAssociationId) -> Option<PublicKey> {
+    pub(super) fn key_of(&self, id: BaseAssociationId) -> Option<PublicKey> {
         self.present.key_of(id)
     }
 
@@ -445,12 +449,11 @@ impl Role for BaseRole {
     }
 
     fn handle_packets(&mut self, core: &mut CoreOf<Self>, id: BaseAssociationId) {
-        if let Some(packets) = &mut self.packets
-            && let Some(lane) = core.hop.packets_so_far(id)
-            && let Some(mobile) = self.present.key_of(id)
-        {
-            packets.deliver(core.now, mobile, lane, self.targets.as_ref());
-        }
+        self.deliver_packets(core, id);
+    }
+
+    fn handle_datagrams(&mut self, core: &mut CoreOf<Self>, number: u64) {
+        self.receive_datagrams(core, number);
     }
 
     fn flush_packets(&mut self) {
@@ -510,7 +513,11 @@ impl Role for BaseRole {
     }
 
     fn handle_answer(&mut self, core: &mut CoreOf<Self>, answer: Resolution<Asker>) {
-        let Asker::Connection(key) = answer.tag else { return };
+        let key = match answer.tag {
+            Asker::Connection(key) => key,
+            Asker::Datagrams(number) => return self.handle_datagram_name(core, number, answer),
+            Asker::Base(_) => return,
+        };
         if !matches!(core.waiting(key), Some(Surrogate::Resolving(_))) {
             return;
         }
@@ -552,6 +559,7 @@ impl Role for BaseRole {
                 tracing::info!(association = ?id, reason, "association lost");
                 let key = self.present.remove(*id);
                 self.families.remove(*id);
+                self.udp.end(&mut core.reactor, *id);
                 self.update_published_ports(core, key);
             }
             _ => {}
@@ -604,6 +612,7 @@ impl Role for BaseRole {
                 }
             }
         }
+        self.udp.close_idle(core.now, &mut core.reactor);
         let some = self.handoffs.as_mut().is_some_and(|handoffs| handoffs.advance(core));
         if some {
             let mobiles: Vec<_> = self.published_ports.mobiles().collect();
@@ -614,7 +623,7 @@ impl Role for BaseRole {
 
     fn next_timeout(&self) -> Option<Time> {
         let handoffs = self.handoffs.as_ref().and_then(Handoffs::next_timeout);
-        let own = [handoffs, self.families.next_timeout()];
+        let own = [handoffs, self.families.next_timeout(), self.udp.next_timeout()];
         own.into_iter().flatten().min()
     }
 
@@ -685,6 +694,7 @@ impl Role for BaseRole {
     fn report(&self, core: &CoreOf<Self>, report: &mut Report) {
         report.memory = Some(self.memory.report());
         report.tun = self.packets.as_ref().map(Packets::report);
+        report.udp = self.udp.report();
         if let Some(handoffs) = &self.handoffs {
             report.peers = handoffs.peer_reports(core);
             report.handoffs = Some(handoffs.counters());

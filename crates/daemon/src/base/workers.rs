@@ -366,6 +366,14 @@ fn join(into: &mut Report, from: Report) {
             *into.refused.entry(why).or_default() += count;
         }
     }
+    if let (Some(into), Some(from)) = (&mut into.udp, from.udp) {
+        into.sockets += from.sockets;
+        into.to_hop += from.to_hop;
+        into.from_hop += from.from_hop;
+        for (why, count) in from.refused {
+            *into.refused.entry(why).or_default() += count;
+        }
+    }
     if let (Some(into), Some(from)) = (&mut into.handoffs, from.handoffs) {
         let Handoffs { here, given, anchored, migrated, lost, refused } = from;
         into.here += here;

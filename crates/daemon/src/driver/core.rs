@@ -29,6 +29,8 @@ pub(crate) enum Asker {
     Base(usize),
     /// A connection whose target is a name.
     Connection(Key),
+    /// A name to which datagrams go, by the number of that question.
+    Datagrams(u64),
 }
 
 /// On whose behalf names are resolved and connections are opened.

@@ -2,7 +2,9 @@
 
 use std::net::SocketAddr;
 
+use lasthop_session::udp_sockets::SocketNumber;
 use lasthop_session::{Ingress, Progress, Refusal, Target};
+use socket2::SockRef;
 
 use lasthop_kernel::tcp::{self, Moved, Socket};
 
@@ -26,6 +28,8 @@ enum Stage {
     /// The answer was sent; what the application still sends is read and dropped, lest a reset
     /// overtake the answer.
     Draining,
+    /// It has a UDP association, which goes on until it ends the connection (RFC 1928 section 7).
+    Associated,
 }
 
 /// What is to be done next for an application.
@@ -35,6 +39,8 @@ pub(super) enum Action {
     Wait,
     /// Open this.
     Open(Target),
+    /// Open a UDP association for datagrams from this address, which may be unknown.
+    Associate(SocketAddr),
     /// Relay.
     Relay,
     /// Close its connection: it is gone, or has had its answer.
@@ -82,6 +88,8 @@ pub(crate) struct Application {
     ingress: Ingress,
     stage: Stage,
     pub(super) open_request: OpenRequest,
+    /// Its UDP association.
+    pub(super) association: Option<SocketNumber>,
     /// It was intercepted: the kernel has completed its handshake already.
     intercepted: bool,
     /// Bytes that it sent behind its request.
@@ -96,9 +104,15 @@ impl Application {
             ingress: Ingress::new(),
             stage: Stage::Requesting,
             open_request: OpenRequest::default(),
+            association: None,
             intercepted: false,
             ahead: Vec::new(),
         }
+    }
+
+    /// Whether it may ask for a UDP association.
+    pub(super) fn with_udp_associate(self, served: bool) -> Self {
+        Self { ingress: self.ingress.with_udp_associate(served), ..self }
     }
 
     /// An intercepted application: what it wants is known, and no answer can be given any more but
@@ -145,6 +159,10 @@ impl Application {
             Stage::Requesting => Action::Wait,
             Stage::Opening if self.is_gone() => Action::Close,
             Stage::Opening => Action::Wait,
+            Stage::Admitted if answered && self.association.is_some() => {
+                self.stage = Stage::Associated;
+                self.drain()
+            }
             Stage::Admitted if answered => Action::Relay,
             Stage::Refused if self.intercepted => Action::Close,
             Stage::Refused if answered => {
@@ -153,7 +171,7 @@ impl Application {
                 self.drain()
             }
             Stage::Admitted | Stage::Refused => Action::Wait,
-            Stage::Draining => self.drain(),
+            Stage::Draining | Stage::Associated => self.drain(),
         }
     }
 
@@ -190,10 +208,13 @@ impl Application {
                     self.stage = Stage::Opening;
                     return if self.is_gone() { Action::Close } else { Action::Open(target) };
                 }
-                // Not said: this listener does not serve it.
-                Progress::Associate(_) => {
-                    self.answer(Err(Refusal::NotAllowed));
-                    return Action::Wait;
+                Progress::Associate(expected) => {
+                    self.stage = Stage::Opening;
+                    return if self.is_gone() {
+                        Action::Close
+                    } else {
+                        Action::Associate(expected)
+                    };
                 }
                 Progress::Over => {
                     self.stage = Stage::Refused;
@@ -237,6 +258,18 @@ impl Application {
         if !self.intercepted {
             self.ingress.reply(result);
         }
+    }
+
+    /// The UDP association that it asked for is not to be had from this base.
+    pub(super) fn decline_association(&mut self) {
+        self.stage = Stage::Refused;
+        self.ingress.decline_association();
+    }
+
+    /// The near and the far end of its connection, if that stands.
+    pub(super) fn ends(&self) -> Option<(SocketAddr, SocketAddr)> {
+        let far = SockRef::from(&self.socket.fd).peer_addr().ok()?.as_socket()?;
+        Some((tcp::local_addr(&self.socket.fd), far))
     }
 
     /// The socket, and what goes into the connection before its bytes.

@@ -343,6 +343,12 @@ settings! {
         /// Connections at once.
         #[flag(long = "max-connections", value_name = "COUNT")]
         pub connections: Option<usize> = 4096,
+        /// UDP associations at once, which SOCKS5 gives to applications, and half as many for each host that
+        /// applications are on; 0 if none is served.
+        ///
+        /// The base has a [bound](#limits) of its own ([UDP](datagrams.md#udp-by-socks5)).
+        #[arg(skip)]
+        pub udp_sockets: Option<usize> = 256,
     }
 }
 
@@ -385,6 +391,8 @@ pub struct MobileConfig {
     pub control: Option<PathBuf>,
     /// Connections at once.
     pub connections: usize,
+    /// UDP associations at once; 0 if none is served.
+    pub udp_sockets: usize,
     /// SRP's few settings.
     pub srp: SrpFile,
     /// Mobile TCP's.
@@ -465,6 +473,7 @@ impl TryFrom<MobileFile> for MobileConfig {
             proxy,
             connect,
             connections: file.limits.connections(),
+            udp_sockets: file.limits.udp_sockets(),
             key: file.key,
             hop,
             seal,

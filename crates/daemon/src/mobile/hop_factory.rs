@@ -12,7 +12,7 @@ use lasthop_kernel::mac::Mac;
 use lasthop_units::{Seed, Time};
 
 use super::config::{Candidate, MobileConfig};
-use super::packets;
+use super::{packets, udp_associations};
 use crate::carrier::ether::{Ether, Framing};
 use crate::carrier::udp::Udp;
 use crate::carrier::{Carrier, Route};
@@ -142,7 +142,7 @@ impl HopFactory {
     ) -> DatagramMobile<NumberedLink<Route, Srp>> {
         let mut settings =
             settings::srp(&self.config.srp, carrier.passage, self.config.connections);
-        if self.config.tun.is_some() {
+        if self.config.tun.is_some() || udp_associations::are_served(&self.config) {
             settings.packet_max = HopConfig::default().packet_max;
         }
         let seed = self.next_seed();

@@ -15,6 +15,7 @@ mod packets;
 mod program_priorities;
 mod request;
 mod signal;
+mod udp_associations;
 mod unreachable;
 
 pub use config::{
@@ -50,6 +51,7 @@ use self::known_base::KnownBase;
 use self::network::Network;
 use self::program_priorities::ProgramPriorities;
 use self::signal::Signal;
+use self::udp_associations::UdpAssociations;
 use crate::dial::{self, Dial, Dials};
 use crate::driver::{Asker, CoreOf, Driver, Phase, Role, Timer};
 use crate::error::RunError;
@@ -193,6 +195,8 @@ pub(crate) struct MobileRole {
     held_syns: HeldSyns,
     /// The TUN device, where packets are carried.
     packets: Option<TunWay>,
+    /// UDP associations of applications.
+    udp: UdpAssociations,
 }
 
 type Core = CoreOf<MobileRole>;
@@ -241,6 +245,7 @@ impl MobileRole {
             several.then(|| Handoffs::new(config.handoff.give_up().0, keys, bases, random));
         let signal = Signal::new(config.signal.clone());
         let priorities = ProgramPriorities::new(config.priority.clone(), config.connections);
+        let udp = UdpAssociations::new(&config);
         Self {
             config,
             listeners,
@@ -266,6 +271,7 @@ impl MobileRole {
             families: families::FamiliesQuery::default(),
             held_syns: HeldSyns::default(),
             packets: None,
+            udp,
         }
     }
 
@@ -291,7 +297,8 @@ impl MobileRole {
         // The source needs the key, and the key the socket: the source is corrected after.
         let Ok(socket) = Socket::new(&mut core.reactor, fd, Source::Resolver) else { return };
         let (token, server) = (socket.token, tcp::local_addr(&socket.fd));
-        let key = core.add(String::new(), Waiting::Application(Application::new(socket)));
+        let application = Application::new(socket).with_udp_associate(self.udp.are_served());
+        let key = core.add(String::new(), Waiting::Application(application));
         core.reactor.reassign(token, Source::Connection(key));
         self.priorities.identify_program(core, key, Ends { client, server });
         core.arm(core.now + PATIENCE, Timer::Connection(key));
@@ -302,6 +309,7 @@ impl MobileRole {
         match application.advance() {
             Action::Wait => {}
             Action::Open(target) => self.open(core, key, &target),
+            Action::Associate(expected) => self.associate(core, key, expected),
             Action::Relay => core.relay(key, |waiting| match waiting {
                 Waiting::Application(application) => Some(application.into_relay()),
                 Waiting::HeldSyn(_) | Waiting::Calling(_) => None,
@@ -364,6 +372,7 @@ impl MobileRole {
     fn close_application(&mut self, core: &mut Core, key: Key) {
         let Some(connection) = core.remove(key) else { return };
         if let Phase::Waiting(Waiting::Application(application)) = connection.phase {
+            self.end_association(core, application.association);
             let reset = application.is_intercepted();
             application.socket.close(&mut core.reactor, reset);
         }
@@ -502,7 +511,10 @@ impl Role for MobileRole {
 
     fn handle_gone(&mut self, core: &mut Core, waiting: Waiting, reset: bool) {
         match waiting {
-            Waiting::Application(application) => application.socket.close(&mut core.reactor, reset),
+            Waiting::Application(application) => {
+                self.end_association(core, application.association);
+                application.socket.close(&mut core.reactor, reset);
+            }
             Waiting::HeldSyn(held) => self.refuse_held_syn(core, held, Refusal::ConnectionReset),
             Waiting::Calling(mut dial) => dial.cancel(&mut core.reactor),
         }
@@ -521,6 +533,7 @@ impl Role for MobileRole {
             Timer::Connection(key) => {
                 dial::advance(core, key, None);
                 self.expire_held_syn(core, key);
+                self.expire_association(core, key);
                 if application(core, key).is_some_and(|application| application.may_time_out())
                     && core.connections.get(key).is_some_and(|c| c.since + PATIENCE <= core.now)
                 {
@@ -584,6 +597,7 @@ impl Role for MobileRole {
     fn advance(&mut self, core: &mut Core) -> bool {
         let again = !self.retries.is_empty();
         self.retry_opens(core);
+        self.answer_associations(core);
         let some = self.maintain(core) | self.query_families(core) | self.refuse_waiting(core);
         again | some | self.priorities.apply(core)
     }
@@ -604,6 +618,10 @@ impl Role for MobileRole {
         self.send_packets(core);
     }
 
+    fn handle_datagrams(&mut self, core: &mut Core, number: u64) {
+        self.receive_datagrams(core, number);
+    }
+
     fn handle_packets(&mut self, core: &mut Core, part: u32) {
         self.deliver_packets(core, part);
     }
@@ -617,12 +635,14 @@ impl Role for MobileRole {
     fn report(&self, core: &Core, report: &mut Report) {
         self.add_to_report(core, report);
         report.tun = self.packets.as_ref().map(TunWay::report);
+        report.udp = self.udp.report();
     }
 
     fn stop(&mut self, core: &mut Core) {
         // Closing a listener takes it out of the epoll set.
         self.listeners.clear();
         self.refuse_held_syns(core);
+        self.end_associations(core);
         self.intercepted.close();
     }
 }

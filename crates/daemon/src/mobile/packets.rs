@@ -47,13 +47,4 @@ impl MobileRole {
             None => Verdict::Answered("no association", IcmpError::HostUnreachable),
         });
     }
-
-    /// Packets may have come by the lane of a part's association.
-    pub(super) fn deliver_packets(&mut self, core: &mut Core, part: u32) {
-        if let Some(way) = &mut self.packets
-            && let Some(lane) = core.hop.packets_so_far(part)
-        {
-            way.deliver(core.now, lane, |_| Verdict::Passed);
-        }
-    }
 }

@@ -28,14 +28,41 @@ const TRANSPORT: PacketClass = PacketClass {
 };
 /// Calls and games send short packets; who sends longer ones by UDP, in bytes, has much to send.
 const LONG: usize = 1000;
+/// The headers of IPv4 and UDP.
+const HEADERS: usize = 20 + 8;
 
 /// The class of a packet of this length.
 pub(super) fn class(packet: &Packet, length: usize) -> PacketClass {
-    let https = packet.ports.is_some_and(|(from, to)| from == HTTPS || to == HTTPS);
     match packet.protocol {
         _ if CALLS.contains(&packet.dscp()) => CALL,
         Protocol::TCP => TRANSPORT,
-        Protocol::UDP if https || length >= LONG => TRANSPORT,
+        Protocol::UDP => udp_class(packet.ports.is_some_and(is_https), length),
         _ => PacketClass::default(),
+    }
+}
+
+fn is_https((from, to): (u16, u16)) -> bool {
+    from == HTTPS || to == HTTPS
+}
+
+/// The class of a datagram that goes without its headers: by the remote host's port, and by how many bytes of
+/// user data it has.
+pub(crate) fn datagram_class(remote_port: u16, payload: usize) -> PacketClass {
+    udp_class(remote_port == HTTPS, payload + HEADERS)
+}
+
+fn udp_class(https: bool, length: usize) -> PacketClass {
+    if https || length >= LONG { TRANSPORT } else { PacketClass::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_datagram_is_worth_what_its_packet_is() {
+        assert_eq!(datagram_class(HTTPS, 1), TRANSPORT);
+        assert_eq!(datagram_class(53, LONG - HEADERS), TRANSPORT);
+        assert_eq!(datagram_class(53, LONG - HEADERS - 1), PacketClass::default());
     }
 }

@@ -18,6 +18,7 @@ use lasthop_kernel::turn::Source;
 use lasthop_units::Time;
 use lasthop_wire::packet::{self, IcmpError, Packet};
 
+pub(crate) use classes::datagram_class;
 pub use config::{BaseTunConfig, BaseTunFile, MobileTunConfig, MobileTunFile};
 
 /// Reads of the device in one turn; what is left waits for the next.
@@ -114,14 +115,15 @@ impl TunWay {
         }
     }
 
-    /// Hands what has come by a lane to the device, where `admits` lets it pass.
+    /// Hands what has come by a lane to the device, where `admits` lets it pass, up to the first that is no
+    /// IP packet.
     pub(crate) fn deliver(
         &mut self,
         now: Time,
         lane: &mut PacketLane,
         mut admits: impl FnMut(&Packet) -> Verdict,
     ) {
-        while let Some((bytes, ce)) = lane.front() {
+        while let Some((bytes, ce)) = lane.front().filter(|(bytes, _)| is_ip(bytes)) {
             let inspected = Packet::inspect(bytes);
             let verdict = match &inspected {
                 Ok(packet) => admits(packet),
@@ -167,6 +169,11 @@ impl TunWay {
         let name = self.device.name().to_owned();
         TunReport { name, from_kernel: counts.received, to_kernel: counts.sent, refused }
     }
+}
+
+/// Whether a packet of a lane is one of IP, rather than a record of a UDP socket: by its version.
+pub(crate) fn is_ip(bytes: &[u8]) -> bool {
+    matches!(bytes.first().map(|first| first >> 4), Some(4 | 6))
 }
 
 /// Puts a packet into an association's lane; `host` is the one at the mobile whose packet it is.

@@ -117,6 +117,11 @@ settings! {
         /// and is refused if that is not enough.
         #[arg(skip)]
         pub openings: Option<NonZeroU32> = OPENINGS,
+        /// UDP sockets of one mobile at once, for the datagrams of its applications; 0 if none is served.
+        ///
+        /// All mobiles together have sixteen times as many ([UDP](datagrams.md#udp-by-socks5)).
+        #[arg(skip)]
+        pub udp_sockets: Option<usize> = UDP_SOCKETS,
         /// What all mobiles' connections may hold in buffers together, in both directions, at least 16MiB.
         ///
         /// [Memory](#memory) says what it covers.
@@ -131,6 +136,8 @@ const WORKERS_MAX: u32 = 64;
 /// Openings of one mobile in a second where nobody says: a page opens some dozens at once, and a network
 /// behind a mobile router some hundreds.
 const OPENINGS: NonZeroU32 = NonZeroU32::new(256).unwrap();
+/// UDP sockets of one mobile where nobody says.
+const UDP_SOCKETS: usize = 256;
 /// The least bound on memory.
 const MEMORY_MIN: Bytes = Bytes::from_mib(16);
 /// The bound where nobody says, and the kernel does not say how much memory there is.
