@@ -155,6 +155,23 @@ pub(super) static METRICS: &[Metric] = metrics! {
     Gauge "lasthop_packets_held" in "bytes":
         "Bytes of packets that are queued, on their way, or waiting for others at this moment.",
         |view, to| each_packets(view, to, |p| p.bytes_held);
+    Gauge "lasthop_udp_sockets": "UDP sockets of applications at this moment.",
+        |view, to| to.only(view.report.udp.as_ref().map(|udp| udp.sockets));
+    Counter "lasthop_udp_datagrams":
+        "Datagrams of applications' UDP sockets that went into the hop, and that came out of it.",
+        |view, to| {
+            let Some(udp) = &view.report.udp else { return };
+            for (direction, count) in [("to_hop", udp.to_hop), ("from_hop", udp.from_hop)] {
+                to.add(vec![("direction", direction.to_owned())], Some(count));
+            }
+        };
+    Counter "lasthop_udp_refused": "Datagrams of applications' UDP sockets that were dropped.",
+        |view, to| {
+            let refused = view.report.udp.iter().flat_map(|udp| &udp.refused);
+            for (reason, count) in refused.take(EVENTS_MAX) {
+                to.add(vec![("reason", reason.clone())], Some(*count));
+            }
+        };
     Gauge "lasthop_base_state":
         "1 for the state that a base is in as the mobile sees it, 0 for the others.",
         |view, to| {

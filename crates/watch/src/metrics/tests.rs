@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use lasthop_control::{
     AgentReport, AssociationReport, BaseReport, ConnectionReport, Counters, HandoffReport,
     HandoffState, Handoffs, InterfaceReport, MemoryReport, PacketReport, PeerReport, Report,
+    UdpReport,
 };
 use proptest::prelude::*;
 
@@ -103,6 +104,12 @@ fn base() -> Report {
         ],
         peers: vec![peer("b2", true), peer("b3", false)],
         memory: Some(MemoryReport { bound: 1 << 30, promised: 5 << 20 }),
+        udp: Some(UdpReport {
+            sockets: 3,
+            to_hop: 40,
+            from_hop: 50,
+            refused: [("target".to_owned(), 6)].into(),
+        }),
         handoffs: Some(Handoffs {
             here: 1,
             given: 2,
@@ -210,6 +217,9 @@ fn a_base_tells_of_each_mobile_and_each_peer() {
         "lasthop_memory_promised_bytes 5242880",
         r#"lasthop_association_memory_bytes{peer="ijklmnop"} 65536"#,
         r#"lasthop_handoff_connections_total{outcome="migrated"} 6"#,
+        "lasthop_udp_sockets 3",
+        r#"lasthop_udp_datagrams_total{direction="from_hop"} 50"#,
+        r#"lasthop_udp_refused_total{reason="target"} 6"#,
     ] {
         has(&text, line);
     }
