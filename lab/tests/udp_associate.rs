@@ -197,6 +197,8 @@ fn datagrams_cross_a_radio_that_loses() {
     }
     // One socket, whatever it sends to.
     assert_eq!((scene.udp("mobile").sockets, scene.udp("base").sockets), (1, 1));
+    let connections = scene.status("mobile").unwrap().connections;
+    assert_eq!((connections[0].state.as_str(), connections[0].target.as_str()), ("open", "UDP"));
     let (up, down) = (scene.udp("mobile"), scene.udp("base"));
     assert!(up.to_hop >= 250 && down.from_hop > 230, "{up:?} {down:?}");
     // The end of the TCP connection is the association's.

@@ -61,7 +61,7 @@ pub(crate) fn srp(settings: &SrpFile, passage: Passage, streams_max: usize) -> H
         association_memory: settings.association_memory(),
         streams_max,
         silence_limit: settings.silence_limit().0,
-        // There is no way for them unless a TUN device makes one.
+        // There is no way for them unless a TUN device or UDP sockets make one.
         packet_max: Bytes::ZERO,
         ..defaults
     }

@@ -635,7 +635,7 @@ impl Role for MobileRole {
     fn report(&self, core: &Core, report: &mut Report) {
         self.add_to_report(core, report);
         report.tun = self.packets.as_ref().map(TunWay::report);
-        report.udp = self.udp.report();
+        self.add_associations_to_report(core, report);
     }
 
     fn stop(&mut self, core: &mut Core) {

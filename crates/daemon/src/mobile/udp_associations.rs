@@ -1,11 +1,12 @@
 //! UDP associations of applications (RFC 1928 section 7): a relay's socket for each, whose datagrams cross
 //! the hop as records.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use lasthop_control::UdpReport;
+use lasthop_control::{Report, UdpReport};
 use lasthop_hop::PacketLane;
 use lasthop_kernel::mmsg::Inbox;
 use lasthop_kernel::slab::Key;
@@ -17,9 +18,9 @@ use lasthop_session::udp_sockets::{MobileSockets, SocketNumber};
 use lasthop_session::{Refusal, Target};
 use lasthop_units::Time;
 
-use super::{Core, MobileConfig, MobileRole, application};
+use super::{Core, MobileConfig, MobileRole, Waiting, application};
 use crate::config::HopKind;
-use crate::driver::Timer;
+use crate::driver::{Phase, Timer};
 use crate::hop::Hop;
 use crate::packets;
 use crate::udp_relay::Records;
@@ -267,6 +268,19 @@ impl MobileRole {
             if application(core, key).is_some_and(|waiting| waiting.association.is_some()) {
                 self.close_application(core, key);
             }
+        }
+    }
+
+    /// Adds what associations have carried, and that their connections are not opening any more.
+    pub(super) fn add_associations_to_report(&self, core: &Core, report: &mut Report) {
+        report.udp = self.udp.report();
+        let stands = core.connections.iter().filter(|(_, connection)| {
+            matches!(&connection.phase, Phase::Waiting(Waiting::Application(application))
+                if application.association.is_some())
+        });
+        let numbers: BTreeSet<u64> = stands.map(|(_, connection)| connection.who.number).collect();
+        for connection in report.connections.iter_mut().filter(|c| numbers.contains(&c.key)) {
+            "open".clone_into(&mut connection.state);
         }
     }
 
