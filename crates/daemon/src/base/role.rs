@@ -50,7 +50,7 @@ const ROUTES: usize = usize::MAX;
 pub(crate) struct BaseRole {
     /// This base's own key, where it has one.
     key: Option<PublicKey>,
-    pub(super) targets: Arc<Targets>,
+    targets: Arc<Targets>,
     connect_timeout: Duration,
     session: lasthop_session::Config,
     connections_max: usize,
@@ -69,9 +69,9 @@ pub(crate) struct BaseRole {
     /// The way to the others, where several serve this base.
     workers: Option<Workers>,
     /// The TUN device, where packets are carried.
-    pub(super) packets: Option<Packets>,
+    packets: Option<Packets>,
     /// The UDP sockets of applications.
-    pub(super) udp: UdpSockets,
+    udp: UdpSockets,
 }
 
 fn by_key(allowed: &[Allowed]) -> BTreeMap<PublicKey, PresharedKey> {
@@ -285,7 +285,7 @@ impl BaseRole {
     }
 
     /// Whose an association is, whichever it has at the moment.
-    pub(super) fn client(&self, id: BaseAssociationId) -> Client<BaseAssociationId> {
+    fn client(&self, id: BaseAssociationId) -> Client<BaseAssociationId> {
         self.key_of(id).map_or(Client::Association(id), Client::Mobile)
     }
 
@@ -305,7 +305,7 @@ impl BaseRole {
     }
 
     /// The key of the mobile at the other end of an association.
-    pub(super) fn key_of(&self, id: BaseAssociationId) -> Option<PublicKey> {
+    fn key_of(&self, id: BaseAssociationId) -> Option<PublicKey> {
         self.present.key_of(id)
     }
 
@@ -449,11 +449,12 @@ impl Role for BaseRole {
     }
 
     fn handle_packets(&mut self, core: &mut CoreOf<Self>, id: BaseAssociationId) {
-        self.deliver_packets(core, id);
+        let (of, packets) = ((id, self.key_of(id)), self.packets.as_mut());
+        self.udp.deliver_packets(core, of, packets, self.targets.as_ref());
     }
 
     fn handle_datagrams(&mut self, core: &mut CoreOf<Self>, number: u64) {
-        self.receive_datagrams(core, number);
+        self.udp.receive(core.now, number, &mut core.hop);
     }
 
     fn flush_packets(&mut self) {
@@ -515,7 +516,10 @@ impl Role for BaseRole {
     fn handle_answer(&mut self, core: &mut CoreOf<Self>, answer: Resolution<Asker>) {
         let key = match answer.tag {
             Asker::Connection(key) => key,
-            Asker::Datagrams(number) => return self.handle_datagram_name(core, number, answer),
+            Asker::Datagrams(number) => {
+                let gate = self.targets.as_ref();
+                return self.udp.handle_name(core, number, answer.addresses, gate);
+            }
             Asker::Base(_) => return,
         };
         if !matches!(core.waiting(key), Some(Surrogate::Resolving(_))) {

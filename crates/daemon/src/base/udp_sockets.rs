@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
 
 use lasthop_control::UdpReport;
 use lasthop_hop::PacketLane;
+use lasthop_hop::seal::PublicKey;
 use lasthop_kernel::mmsg::Inbox;
 use lasthop_kernel::reactor::Reactor;
 use lasthop_kernel::turn::Source;
@@ -20,14 +20,14 @@ use lasthop_units::Time;
 use super::BaseConfig;
 use super::admitted::Admitted;
 use super::datagram_names::{DatagramNames, Known, Waiting};
-use super::role::BaseRole;
-use crate::backhaul::BaseAssociationId;
+use super::packets::Packets;
+use crate::backhaul::{BaseAssociationId, WithPeers};
 use crate::config::HopKind;
 use crate::dial::{self, Gate};
-use crate::driver::{Asker, Client, CoreOf};
+use crate::driver::{Asker, Client, Core};
 use crate::hop::Hop;
 use crate::packets;
-use crate::resolve::{Resolution, Resolver};
+use crate::resolve::Resolver;
 use crate::udp_relay::Records;
 
 /// Sockets of all mobiles, for each that one may have.
@@ -108,9 +108,44 @@ impl UdpSockets {
         }
     }
 
-    /// An IP packet came to a base without a device for it.
-    fn refuse_packet(&mut self) {
-        self.records.counts.refuse("no device");
+    /// Takes what has come by the lane of an association with a mobile: IP packets, which are `packets`' to
+    /// hand on, and records.
+    pub(super) fn deliver_packets<W>(
+        &mut self,
+        core: &mut Core<WithPeers, W>,
+        (id, mobile): (BaseAssociationId, Option<PublicKey>),
+        mut packets: Option<&mut Packets>,
+        gate: &dyn Gate,
+    ) {
+        let client = mobile.map_or(Client::Association(id), Client::Mobile);
+        let Core { now, hop, reactor, resolver, .. } = core;
+        let Some(lane) = hop.packets_so_far(id) else { return };
+        let mut world = World { now: *now, reactor, resolver, client, gate };
+        while let Some((first, _)) = lane.front() {
+            match (&mut packets, mobile) {
+                _ if !packets::is_ip(first) => self.deliver(&mut world, id, lane),
+                (Some(packets), Some(mobile)) => packets.deliver(*now, mobile, lane, gate),
+                _ => {
+                    lane.pop();
+                    // There is no device for it.
+                    self.records.counts.refuse("no device");
+                }
+            }
+        }
+    }
+
+    /// A name to which datagrams go was resolved: what has waited for it goes on.
+    pub(super) fn handle_name<W>(
+        &mut self,
+        core: &mut Core<WithPeers, W>,
+        number: u64,
+        addresses: io::Result<Vec<SocketAddr>>,
+        gate: &dyn Gate,
+    ) {
+        let Core { now, hop, reactor, resolver, .. } = core;
+        let client = Client::Own;
+        let mut world = World { now: *now, reactor, resolver, client, gate };
+        self.handle_answer(&mut world, number, addresses, hop);
     }
 
     /// Takes what a mobile has sent, up to the first IP packet.
@@ -239,7 +274,6 @@ impl UdpSockets {
         Ok(number)
     }
 
-    /// A name was resolved: what has waited for it goes on.
     fn handle_answer(
         &mut self,
         world: &mut World<'_>,
@@ -268,9 +302,14 @@ impl UdpSockets {
         }
     }
 
-    /// Takes a share of what has come to a socket. Whose host an application is, the mobile knows alone: at
+    /// Takes a share of what has come to a socket, into its mobile's lane. Whose host an application is, the mobile knows alone: at
     /// the hop all of a mobile's are one host.
-    fn receive(&mut self, now: Time, number: u64, hop: &mut impl Hop<Id = BaseAssociationId>) {
+    pub(super) fn receive(
+        &mut self,
+        now: Time,
+        number: u64,
+        hop: &mut impl Hop<Id = BaseAssociationId>,
+    ) {
         let Self { kernel, inbox, sockets, records, .. } = self;
         let Some(socket) = kernel.get(&number) else { return };
         match socket.receive(inbox) {
@@ -298,44 +337,4 @@ fn first_admitted(
     addresses: &[IpAddr],
 ) -> Option<IpAddr> {
     addresses.iter().copied().find(|ip| admitted.admits(world.now, world.gate, *ip))
-}
-
-impl BaseRole {
-    /// Packets may have come by an association's lane: IP packets and records of UDP sockets.
-    pub(super) fn deliver_packets(&mut self, core: &mut CoreOf<Self>, id: BaseAssociationId) {
-        let (mobile, client) = (self.key_of(id), self.client(id));
-        let gate = Arc::clone(&self.targets);
-        let CoreOf::<Self> { now, hop, reactor, resolver, .. } = core;
-        let Some(lane) = hop.packets_so_far(id) else { return };
-        let mut world = World { now: *now, reactor, resolver, client, gate: gate.as_ref() };
-        while let Some((first, _)) = lane.front() {
-            match (&mut self.packets, mobile) {
-                _ if !packets::is_ip(first) => self.udp.deliver(&mut world, id, lane),
-                (Some(packets), Some(mobile)) => packets.deliver(*now, mobile, lane, world.gate),
-                _ => {
-                    lane.pop();
-                    self.udp.refuse_packet();
-                }
-            }
-        }
-    }
-
-    /// Datagrams have come to a mobile's UDP socket.
-    pub(super) fn receive_datagrams(&mut self, core: &mut CoreOf<Self>, number: u64) {
-        self.udp.receive(core.now, number, &mut core.hop);
-    }
-
-    /// A name to which datagrams go was resolved.
-    pub(super) fn handle_datagram_name(
-        &mut self,
-        core: &mut CoreOf<Self>,
-        number: u64,
-        answer: Resolution<Asker>,
-    ) {
-        let gate = Arc::clone(&self.targets);
-        let CoreOf::<Self> { now, hop, reactor, resolver, .. } = core;
-        let client = Client::Own;
-        let mut world = World { now: *now, reactor, resolver, client, gate: gate.as_ref() };
-        self.udp.handle_answer(&mut world, number, answer.addresses, hop);
-    }
 }
