@@ -9,8 +9,6 @@ use lasthop_hop::{OutgoingPacket, PacketClass, PacketError, PacketLane};
 use lasthop_session::udp_relay::UdpRecord;
 use lasthop_units::Time;
 
-use crate::packets::datagram_class;
-
 /// What became of datagrams.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
@@ -77,7 +75,7 @@ impl Records {
         record.encode(&mut self.record).map_err(|_| "too long")?;
         let (class, remote) = match record {
             UdpRecord::Datagram { remote, payload, .. } => {
-                (datagram_class(remote.port(), payload.len()), Some(remote))
+                (PacketClass::of_datagram(remote.port(), payload.len()), Some(remote))
             }
             UdpRecord::Undelivered { remote, .. } => (PacketClass::default(), Some(remote)),
             UdpRecord::Close { .. } => (PacketClass::default(), None),

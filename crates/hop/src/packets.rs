@@ -1,28 +1,6 @@
-//! What packets of the datagram lane are worth, and what became of them.
+//! Packets of the datagram lane, and what became of them.
 
-use core::time::Duration;
-
-/// How a packet is to be treated.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct PacketClass {
-    /// For how many of the hop's round trips beyond the first try the packet is sent again when it is lost, and
-    /// those behind it in its flow wait for it. 0: it is sent once, and none waits.
-    pub patience: f64,
-    /// How long packets of the flow may wait to be sent while it stands (CoDel's target, RFC 8289); longer where a full
-    /// datagram takes longer.
-    pub target: Duration,
-    /// A packet that has waited so long to be sent is dropped.
-    pub lifetime: Duration,
-    /// Where the hop loses packets, this one is sent twice if its flow is sparse (RFC 8290 section 5.2).
-    pub doubled: bool,
-}
-
-impl Default for PacketClass {
-    fn default() -> Self {
-        let target = Duration::from_millis(5);
-        Self { patience: 1.5, target, lifetime: Duration::from_secs(1), doubled: true }
-    }
-}
+use crate::packet_class::PacketClass;
 
 /// A packet to be sent.
 #[derive(Clone, Copy, PartialEq, Debug)]

@@ -1,6 +1,5 @@
 //! Packets between a TUN device and the lanes of associations: what is not TCP, or all.
 
-mod classes;
 mod config;
 
 use std::collections::BTreeMap;
@@ -9,8 +8,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use lasthop_control::TunReport;
-use lasthop_hop::PacketLane;
-use lasthop_hop::{OutgoingPacket, PacketError};
+use lasthop_hop::{OutgoingPacket, PacketClass, PacketError, PacketLane};
 use lasthop_kernel::packet_tun::PacketTun;
 use lasthop_kernel::reactor::{Interest, Reactor};
 use lasthop_kernel::transparent::Tunnel;
@@ -18,7 +16,6 @@ use lasthop_kernel::turn::Source;
 use lasthop_units::Time;
 use lasthop_wire::packet::{self, IcmpError, Packet};
 
-pub(crate) use classes::datagram_class;
 pub use config::{BaseTunConfig, BaseTunFile, MobileTunConfig, MobileTunFile};
 
 /// Reads of the device in one turn; what is left waits for the next.
@@ -190,7 +187,7 @@ pub(crate) fn send(
         client: client(seed, host),
         flow: packet.flow_key(seed),
         ecn_capable: packet.is_ect(),
-        class: classes::class(packet, data.len()),
+        class: PacketClass::of(packet, data.len()),
         data,
     };
     match lane.send(now, &outgoing) {

@@ -2,11 +2,10 @@
 
 use core::net::{Ipv4Addr, SocketAddrV4};
 
-use lasthop_hop::PacketLane;
-use lasthop_hop::{OutgoingPacket, PacketClass};
+use lasthop_hop::{OutgoingPacket, PacketClass, PacketLane};
 use lasthop_units::Time;
 use lasthop_wire::ip::{self, Addresses, Protocol};
-use lasthop_wire::udp;
+use lasthop_wire::{packet, udp};
 
 use crate::net::host::OutgoingDatagram;
 use crate::net::{Body, Packet, Payload};
@@ -29,9 +28,9 @@ pub(super) fn send(
     let mut data = vec![0; addresses.header_len() as usize];
     let whole = header.emit(&addresses, &datagram.bytes, &mut data).is_ok()
         && ip::Header::new(addresses, Protocol::UDP).emit_in_place(&mut data).is_ok();
-    if whole {
+    if whole && let Ok(inspected) = packet::Packet::inspect(&data) {
         let flow = u64::from(datagram.from) << 16 | u64::from(datagram.to.port());
-        let class = PacketClass::default();
+        let class = PacketClass::of(&inspected, data.len());
         let client = u64::from(mobile.to_bits());
         let packet = OutgoingPacket { client, flow, ecn_capable: false, class, data: &data };
         let _ = lane.send(now, &packet);
