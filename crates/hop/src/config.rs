@@ -145,6 +145,14 @@ impl HopConfig {
             None => self.stream_window,
         }
     }
+
+    /// The longest packet that this end takes, whatever was announced.
+    pub(crate) fn packets_taken(&self) -> Bytes {
+        match self.discipline {
+            Discipline::Paced => self.packet_max,
+            Discipline::Windowed(_) => Bytes::ZERO,
+        }
+    }
 }
 
 /// The bounds that each end sends the other before the first stream.
@@ -181,10 +189,7 @@ impl Limits {
             standing: None,
             first_number: 0,
             resume: None,
-            packet_max: match config.discipline {
-                Discipline::Paced => config.packet_max,
-                Discipline::Windowed(_) => Bytes::ZERO,
-            },
+            packet_max: config.packets_taken(),
         }
     }
 }

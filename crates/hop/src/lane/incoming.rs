@@ -120,7 +120,7 @@ impl Incoming {
             stats.duplicates += 1;
             return Ok(());
         }
-        let length = frame.part.map_or(frame.data.len(), |(_, total)| total as usize);
+        let length = frame.total() as usize;
         let known = self.partial.contains_key(&frame.number);
         while !known && self.bytes + cost(length) > BYTES_MAX && self.drop_partial(pool, stats) {}
         if !known && (self.bytes + cost(length) > BYTES_MAX || cost(length) > room) {

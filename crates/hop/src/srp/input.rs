@@ -91,6 +91,10 @@ impl Srp {
                 self.close_state = CloseState::Closed(CloseReason::from_code(*code));
             }
             Frame::Packet(packet) => {
+                // Neither comes from a peer that goes by what this end has announced.
+                if packet.total() > self.config.packets_taken().get() {
+                    return Err(Violation);
+                }
                 self.lane().handle(now, packet).map_err(|Contradiction| Violation)?;
             }
             frame => {

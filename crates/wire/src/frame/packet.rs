@@ -30,6 +30,11 @@ pub struct PacketFrame<'a> {
 pub const PACKET_MAX: usize = u16::MAX as usize;
 
 impl<'a> PacketFrame<'a> {
+    /// Bytes of the packet, of which this may be a part.
+    pub fn total(&self) -> u64 {
+        self.part.map_or(self.data.len() as u64, |(_, total)| total)
+    }
+
     /// Bytes of the header of a frame with these fields, and up to 16,383 bytes of data.
     pub fn overhead(&self) -> usize {
         let part = self.part.map_or(0, |(offset, total)| varint::len(offset) + varint::len(total));
