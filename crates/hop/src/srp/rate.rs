@@ -182,7 +182,7 @@ impl RateControl {
             return window.max(2.0 * datagram as f64) as u64;
         }
         let initial = u64::from(self.initial) * datagram as u64;
-        if !self.is_measured() {
+        if !self.is_measured() && self.trains.rate().is_none() {
             // The round trip of a small datagram does not depend on a slow hop's rate.
             return initial.max(self.jump_bytes());
         }
@@ -315,6 +315,10 @@ impl RateControl {
     /// queue.
     fn adjust_after_pause(&mut self, now: Time, s: &Sample, m: &Measurement) {
         let high = self.queue_high();
+        if self.mode == Mode::Startup && self.is_measured() {
+            // Nor did it do more before, while little was sent.
+            self.capacity = self.capacity.max(m.delivered);
+        }
         if m.queue_min > high && self.mode != Mode::Compete {
             self.mode = Mode::Steady;
             let measured = self.estimate_capacity(m, high);

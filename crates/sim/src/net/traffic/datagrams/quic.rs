@@ -74,7 +74,8 @@ impl Sender {
                 max: 1 << 30,
                 initial: INITIAL * SIZE,
                 mss: SIZE,
-                base: LossBase::Flight,
+                // RFC 9002 sections 7.3.2 and 7.6.2 go by the window.
+                base: LossBase::Window,
             },
             next_number: 0,
             sent: BTreeMap::new(),
@@ -194,9 +195,11 @@ impl Sender {
             self.measure(sample, delay);
         }
         self.expiries = 0;
-        if acked > 0 {
-            let facts = self.facts(now, acked, flight);
+        // All that is acknowledged counts (RFC 9002 section 7.3.1), not two segments at most as for TCP.
+        while acked > 0 {
+            let facts = self.facts(now, acked.min(2 * SIZE), flight);
             self.cubic.on_ack(&mut self.windows, &facts);
+            acked -= facts.acked;
         }
         self.find_losses(now, record);
     }
