@@ -3,10 +3,12 @@
 use core::time::Duration;
 
 use super::codel::Bounds;
-use crate::packets::PacketClass;
+use crate::packet_class::PacketClass;
 
 /// A round trip is taken for no shorter: acknowledgements and probes take time too.
 const ROUND_TRIP_MIN: Duration = Duration::from_millis(20);
+/// One of so many packets may take longer than what is taken for the longest.
+const RARE: f64 = 1000.0;
 /// No packet is waited for longer.
 const PATIENCE_MAX: Duration = Duration::from_secs(4);
 
@@ -28,11 +30,21 @@ pub(crate) struct HopView {
 }
 
 impl HopView {
+    /// What CoDel goes by. Its interval is about the longest round trip of a flow (RFC 8289 section 4.3), which is longer
+    /// by all that packets wait for those before them at the receiver. Meanwhile their sender hears nothing, and sends
+    /// nothing: for about half of that the queue must last.
     pub(super) fn bounds(&self, class: &PacketClass) -> Bounds {
+        let ordering = self.srtt.mul_f64(self.repeats().min(class.patience).clamp(0.0, 1000.0));
         Bounds {
-            target: class.target.max(self.air * 3 / 2),
-            interval: Duration::from_millis(100).max(2 * self.srtt),
+            target: class.target.max(self.air * 3 / 2) + ordering / 2,
+            interval: Duration::from_millis(100).max(2 * self.srtt) + 2 * ordering,
         }
+    }
+
+    /// How often all but one of [`RARE`] packets are sent again at most.
+    fn repeats(&self) -> f64 {
+        let loss = self.loss.clamp(0.0, 0.9);
+        if loss > 0.0 { libm::log(RARE) / -libm::log(loss) } else { 0.0 }
     }
 
     pub(super) fn patience(&self, class: &PacketClass) -> Duration {

@@ -6,6 +6,7 @@
 
 mod buckets;
 mod codel;
+mod doubles;
 mod hop_view;
 mod incoming;
 mod outgoing;

@@ -2,7 +2,6 @@
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use core::time::Duration;
 
 use lasthop_stream::RangeSet;
 use lasthop_units::Time;
@@ -10,11 +9,13 @@ use lasthop_wire::frame::{Frame, PacketFrame, Writer};
 
 use super::buckets::Buckets;
 use super::codel::Codel;
+use super::doubles::Doubles;
 use super::hop_view::HopView;
 use super::part::{PacketPart, Parts};
 use super::turns::{Turn, Turns};
 use super::{FLOWS, Pool};
-use crate::packets::{OutgoingPacket, PacketClass, PacketStats};
+use crate::packet_class::PacketClass;
+use crate::packets::{OutgoingPacket, PacketStats};
 
 /// Hosts that are told apart.
 const CLIENTS: usize = 256;
@@ -24,13 +25,6 @@ const PACKETS_MAX: usize = 16 * 1024;
 const BYTES_MAX: usize = 16 << 20;
 /// What is full drops so many at most of the longest queue at once (RFC 8290 section 4.1.3).
 const DROPPED_AT_ONCE: usize = 64;
-/// A packet is sent once more where more than the first share is lost, and twice more where more than the second is.
-const DOUBLE_LOSS: [f64; 2] = [0.02, 0.08];
-/// That is an eighth of the round trip later, at most so much: losses come in bursts.
-const DOUBLE_AFTER: (u32, Duration) = (8, Duration::from_millis(10));
-/// One of so many bytes sent may be for that, and so many may be saved up.
-const DOUBLED_PART: u64 = 128;
-const DOUBLED_MAX: u64 = 16 * 1024;
 /// Less room than this is not worth a part.
 const PART_MIN: usize = 64;
 /// The longest part: what the length field of a frame holds in two bytes.
@@ -56,8 +50,9 @@ struct Slot {
     cut: usize,
     /// What has arrived, of one that was cut.
     arrived: RangeSet,
-    /// Transmissions of the whole that may still arrive.
+    /// Transmissions of the whole that may still arrive, and how often all were lost.
     under_way: u8,
+    losses: u8,
 }
 
 /// A queue of packets that are delivered in order.
@@ -100,11 +95,7 @@ pub(super) struct Outgoing {
     next_number: u64,
     /// Lost, and worth sending again.
     repeats: VecDeque<PacketPart>,
-    /// To be sent once more, when, and how often again after that.
-    doubles: VecDeque<(Time, PacketPart, u8)>,
-    /// Bytes sent of which none was spent on that, and bytes that may be.
-    earned: u64,
-    doubles_budget: u64,
+    doubles: Doubles,
     /// The packet that is being cut, or did not fit into the last datagram, and its number.
     current: Option<(u32, u64)>,
     queued: usize,
@@ -124,9 +115,7 @@ impl Outgoing {
             turns: Turns::default(),
             next_number: 1,
             repeats: VecDeque::new(),
-            doubles: VecDeque::new(),
-            earned: 0,
-            doubles_budget: DOUBLED_MAX,
+            doubles: Doubles::new(),
             current: None,
             queued: 0,
             bytes: 0,
@@ -145,9 +134,7 @@ impl Outgoing {
 
     /// Some packet, or a part, is to be sent before streams have their turn: it was lost, or its flow is sparse.
     pub(super) fn has_urgent(&self, now: Time) -> bool {
-        !self.repeats.is_empty()
-            || self.doubles.front().is_some_and(|(at, ..)| *at <= now)
-            || self.is_sparse()
+        !self.repeats.is_empty() || self.doubles.due(now).is_some() || self.is_sparse()
     }
 
     /// Packets wait that were not sent yet.
@@ -162,7 +149,7 @@ impl Outgoing {
 
     /// When the next is to be sent a second time.
     pub(super) fn next_double(&self) -> Option<Time> {
-        self.doubles.front().map(|(at, ..)| *at)
+        self.doubles.next()
     }
 
     /// The next host is new, and its next flow too.
@@ -192,7 +179,7 @@ impl Outgoing {
         slot.data = data;
         (slot.flow, slot.class, slot.queued_at) = (flow, packet.class, now);
         (slot.ecn_capable, slot.ce, slot.number, slot.cut) = (packet.ecn_capable, false, 0, 0);
-        slot.under_way = 0;
+        (slot.under_way, slot.losses) = (0, 0);
         self.bytes += packet.data.len();
         self.queued += 1;
         let of = &mut self.flows[usize::from(flow)];
@@ -278,6 +265,10 @@ impl Outgoing {
                 return self.repeats.push_front(part);
             };
             stats.repeated += 1;
+            let slot = &self.slots[part.slot as usize];
+            if slot.ordered && usize::from(written) == slot.data.len() {
+                self.doubles.add_lost(now, hop, part, slot.losses);
+            }
             if let Some(rest) = part.after(written) {
                 return self.repeats.push_front(rest);
             }
@@ -350,10 +341,9 @@ impl Outgoing {
             }
             stats.sent += 1;
             stats.bytes_sent += slot.data.len() as u64;
-            let more = DOUBLE_LOSS.iter().filter(|loss| hop.loss > **loss).count() as u8;
             let whole = PacketPart { slot: index, number, offset: 0, len: slot.data.len() as u16 };
-            if (hop.busy || self.queued > 0) && sparse && slot.class.doubled && more > 0 {
-                self.doubles.push_back((now + double_after(hop), whole, more - 1));
+            if (hop.busy || self.queued > 0) && sparse && slot.class.doubled {
+                self.doubles.add_sparse(now, hop, whole);
             }
             return Some((index, number));
         }
@@ -399,31 +389,25 @@ impl Outgoing {
         contents: &mut impl Parts,
         stats: &mut PacketStats,
     ) {
-        let due = |entry: &(Time, PacketPart, u8)| entry.0 <= now;
-        while let Some((_, part, more)) = self.doubles.front().copied().filter(due) {
-            let cost = u64::from(part.len);
-            let worth = self.slot_of(part).is_some_and(|slot| now < slot.deadline);
-            if worth && self.doubles_budget >= cost {
-                if self.repeat(now, part, w, contents) {
-                    stats.doubled += 1;
-                    self.doubles_budget -= cost;
-                    if more > 0 {
-                        self.doubles.push_back((now + double_after(hop), part, more - 1));
-                    }
-                } else if !contents.is_empty() {
-                    // There is room in the next datagram.
-                    return;
-                }
+        while let Some(double) = self.doubles.due(now) {
+            let worth = self.slot_of(double.part).is_some_and(|slot| now < slot.deadline);
+            if !worth || !self.doubles.affords(&double) {
+                self.doubles.pop();
+            } else if self.repeat(now, double.part, w, contents) {
+                stats.doubled += 1;
+                self.doubles.on_sent(now, hop);
+            } else if contents.is_empty() {
+                // Not even a datagram of its own holds it.
+                self.doubles.pop();
+            } else {
+                return;
             }
-            self.doubles.pop_front();
         }
     }
 
     /// So much was sent, of whatever kind.
     pub(super) fn earn(&mut self, bytes: usize) {
-        self.earned += bytes as u64;
-        self.doubles_budget = (self.doubles_budget + self.earned / DOUBLED_PART).min(DOUBLED_MAX);
-        self.earned %= DOUBLED_PART;
+        self.doubles.earn(bytes);
     }
 
     fn slot_of(&self, part: PacketPart) -> Option<&Slot> {
@@ -541,6 +525,7 @@ impl Outgoing {
             }
         }
         if now < slot.deadline {
+            slot.losses = slot.losses.saturating_add(1);
             return self.repeats.push_back(part);
         }
         self.give_up(part.slot, pool, stats);
@@ -589,8 +574,4 @@ impl Outgoing {
             self.client_buckets.release(of.bucket);
         }
     }
-}
-
-fn double_after(hop: &HopView) -> Duration {
-    (hop.srtt / DOUBLE_AFTER.0).min(DOUBLE_AFTER.1)
 }

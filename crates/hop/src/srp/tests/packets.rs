@@ -1,12 +1,13 @@
 //! The datagram lane.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use lasthop_wire::frame::{Frame, PACKET_MAX, PacketFrame, Writer};
 
 use super::*;
 use crate::config::{Discipline, Window};
-use crate::packets::{OutgoingPacket, PacketClass, PacketError, PacketStats};
+use crate::packet_class::PacketClass;
+use crate::packets::{OutgoingPacket, PacketError, PacketStats};
 
 const RTT: Duration = Duration::from_millis(40);
 
@@ -414,6 +415,90 @@ fn packets_go_only_to_who_takes_them() {
     assert!(ends[0].packets().is_some());
     ends[0].close(CloseReason::Shutdown);
     assert!(ends[0].packets().is_none(), "after the end");
+}
+
+/// SRP-34: a peer that sends packets to an end that has announced none, or longer ones, is left.
+#[test]
+fn who_sends_packets_that_were_not_asked_for_is_left() {
+    let windowed = Discipline::Windowed(Window::default());
+    let frame = PacketFrame {
+        number: 1,
+        flow: 1,
+        after: 0,
+        patience_ms: 0,
+        ce: false,
+        part: None,
+        data: &[1; 1000],
+    };
+    let part = Some((0, 1001));
+    for (packet_max, discipline, part, taken) in [
+        (1000, Discipline::Paced, None, true),
+        (999, Discipline::Paced, None, false),
+        (1000, Discipline::Paced, part, false),
+        (0, Discipline::Paced, None, false),
+        (1000, windowed, None, false),
+    ] {
+        let own =
+            HopConfig { packet_max: Bytes::new(packet_max), discipline, ..HopConfig::default() };
+        let [mut end, _] = pair(&own, &HopConfig::default(), Time::ZERO);
+        deliver(&mut end, 1, PacketFrame { part, ..frame });
+        let expected = (!taken).then_some(CloseReason::Protocol);
+        assert_eq!(end.closed(), expected, "{packet_max} {discipline:?} {part:?}");
+    }
+}
+
+/// SRP-30: a flow that is bounded by a window of its own, so that sending pauses again and again, is not held to what is
+/// sent to a hop of which nothing is known. As in the simulator's `quic-like`, where the rate was not measured for as
+/// long as the flow lasted.
+#[test]
+fn a_flow_with_a_window_of_its_own_fills_the_hop() {
+    let mut w = lossy(4, 0.05);
+    let class = PacketClass { patience: 12.0, ..PacketClass::default() };
+    let (window, rest_of_the_path) = (240, Duration::from_millis(60));
+    let mut flow = Flow { class, ..Flow::new(1, Duration::ZERO) };
+    let (mut sink, mut back) = (Sink::default(), VecDeque::new());
+    let until = Time::from_secs(10);
+    let (mut free, mut taken, mut opened) = (10, 0, 10);
+    while w.now < until {
+        let now = w.now;
+        while back.front().is_some_and(|at| *at <= now) {
+            back.pop_front();
+            // The window doubles in each round trip until it is what it may be.
+            let more = usize::from(opened < window);
+            (free, opened) = (free + 1 + more, opened + more);
+        }
+        while free > 0 {
+            let data = flow.packet(now, 1200);
+            let packet =
+                OutgoingPacket { client: 0, flow: 1, ecn_capable: true, class, data: &data };
+            w.ends[0][0].packets().unwrap().send(now, &packet).unwrap();
+            (flow.sent, free) = (flow.sent + 1, free - 1);
+        }
+        w.step(back.front().copied().unwrap_or(until).min(until));
+        let now = w.now;
+        sink.drain(now, &mut w.ends[0][1]);
+        let come = sink.numbers(1).len();
+        back.extend((taken..come).map(|_| now + rest_of_the_path));
+        taken = come;
+    }
+    let rate = sink.bytes as f64 * 8.0 / 10.0;
+    assert!(rate > 13e6, "{rate}");
+}
+
+/// SRP-31: those that wait for a packet that was lost twice do not wait for a third loss.
+#[test]
+fn what_was_lost_twice_is_sent_twice() {
+    let mut w = lossy(6, 0.2);
+    let class = PacketClass { patience: 20.0, doubled: false, ..PacketClass::default() };
+    // As fast as to leave no time for copies of what is outstanding.
+    let mut flows = [Flow { class, ..Flow::new(1, Duration::from_micros(800)) }];
+    let sink = run(&mut w, &mut flows, |_| 1200, None, Time::from_secs(11));
+    let stats = stats(&w, 0);
+    let (doubled, sent) = (stats.doubled as f64, stats.sent as f64);
+    assert!((0.03..0.06).contains(&(doubled / sent)), "{stats:?}");
+    assert_eq!(stats.sent, sink.numbers(1).len() as u64, "none is lost");
+    // A third loss is one in 125 packets, or 150 that wait for it; of two at once it is one in 625.
+    assert!(sink.delay(1, 700) < 4 * RTT, "{:?}", sink.delay(1, 700));
 }
 
 /// SRP-34: a peer that contradicts itself is left, and one that sends much that cannot be delivered fills no memory.

@@ -1,0 +1,107 @@
+//! Packets that are sent once more although they may arrive: those of sparse flows, and those that were lost before.
+
+use alloc::collections::VecDeque;
+use core::time::Duration;
+
+use lasthop_units::Time;
+
+use super::hop_view::HopView;
+use super::part::PacketPart;
+
+/// A sparse flow's packet is sent once more where more than the first share is lost, and twice more where more than the
+/// second is.
+const DOUBLE_LOSS: [f64; 2] = [0.02, 0.08];
+/// What was lost so often is sent twice at once from then on: those behind it have waited for long.
+const LOSSES: u8 = 2;
+/// The second leaves an eighth of the round trip later, at most so much: losses come in bursts.
+const AFTER: (u32, Duration) = (8, Duration::from_millis(10));
+/// One of so many bytes sent may be for sparse flows' packets, and so many may be saved up. What was lost twice needs no
+/// such bound: it is the square of the loss.
+const PART: u64 = 128;
+const SAVED_MAX: u64 = 16 * 1024;
+
+/// What is to be sent once more.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Double {
+    at: Time,
+    /// What it is of.
+    pub(super) part: PacketPart,
+    /// How often again after that.
+    more: u8,
+    /// What it costs of what may be spent.
+    cost: u64,
+}
+
+/// What is to be sent once more, in order of time, and how much may be.
+#[derive(Debug)]
+pub(super) struct Doubles {
+    queue: VecDeque<Double>,
+    /// Bytes sent of which none was spent.
+    earned: u64,
+    budget: u64,
+}
+
+impl Doubles {
+    pub(super) fn new() -> Self {
+        Self { queue: VecDeque::new(), earned: 0, budget: SAVED_MAX }
+    }
+
+    /// When the next is to be sent.
+    pub(super) fn next(&self) -> Option<Time> {
+        self.queue.front().map(|double| double.at)
+    }
+
+    /// What is to be sent now.
+    pub(super) fn due(&self, now: Time) -> Option<Double> {
+        self.queue.front().filter(|double| double.at <= now).copied()
+    }
+
+    /// So much was sent, of whatever kind.
+    pub(super) fn earn(&mut self, bytes: usize) {
+        self.earned += bytes as u64;
+        self.budget = (self.budget + self.earned / PART).min(SAVED_MAX);
+        self.earned %= PART;
+    }
+
+    /// A packet of a sparse flow is sent for the first time.
+    pub(super) fn add_sparse(&mut self, now: Time, hop: &HopView, part: PacketPart) {
+        let times = DOUBLE_LOSS.iter().filter(|loss| hop.loss > **loss).count() as u8;
+        if times > 0 {
+            self.add(now, hop, Double { at: now, part, more: times - 1, cost: part.len.into() });
+        }
+    }
+
+    /// A packet that was lost so often is sent again.
+    pub(super) fn add_lost(&mut self, now: Time, hop: &HopView, part: PacketPart, losses: u8) {
+        if losses >= LOSSES {
+            self.add(now, hop, Double { at: now, part, more: 0, cost: 0 });
+        }
+    }
+
+    fn add(&mut self, now: Time, hop: &HopView, double: Double) {
+        let after = (hop.srtt / AFTER.0).min(AFTER.1);
+        // The round trip may have become shorter since the last was added.
+        let last = self.queue.back().map_or(now, |last| last.at);
+        self.queue.push_back(Double { at: (now + after).max(last), ..double });
+    }
+
+    /// Whether that much may be spent.
+    pub(super) fn affords(&self, double: &Double) -> bool {
+        self.budget >= double.cost
+    }
+
+    /// The first was sent, or is not worth it any more.
+    pub(super) fn pop(&mut self) {
+        self.queue.pop_front();
+    }
+
+    /// The first was sent.
+    pub(super) fn on_sent(&mut self, now: Time, hop: &HopView) {
+        if let Some(double) = self.queue.pop_front() {
+            self.budget -= double.cost;
+            if double.more > 0 {
+                self.add(now, hop, Double { more: double.more - 1, ..double });
+            }
+        }
+    }
+}
