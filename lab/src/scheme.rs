@@ -251,7 +251,7 @@ impl Carrier {
         mobile.extend(words(&["--proxy", &proxy.to_string()]));
         let settings = match &keys {
             Some([_, of_mobile]) if hop.packets => {
-                Some(Secret::settings(&packet_settings(&of_mobile.public))?)
+                Some(Secret::settings(&packet_settings(&of_mobile.public))?, "")
             }
             _ => None,
         };
@@ -332,10 +332,10 @@ impl Carrier {
     }
 }
 
-/// What a base needs to know of packets.
-fn packet_settings(mobile: &str) -> String {
+/// What a base needs to know of packets; `more` is said of its device.
+pub(crate) fn packet_settings(mobile: &str, more: &str) -> String {
     format!(
-        "[tun]\naddress = {PACKET_ROUTERS:?}\n[[mobiles]]\nkey = {mobile:?}\n\
+        "[tun]\naddress = {PACKET_ROUTERS:?}\n{more}[[mobiles]]\nkey = {mobile:?}\n\
          tun = {PACKET_ADDRESSES:?}\n"
     )
 }

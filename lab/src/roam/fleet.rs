@@ -59,6 +59,8 @@ pub struct Settings {
     pub transparent: bool,
     /// Handoffs between three bases; none: there is the first base only.
     pub handoff: Option<Handoff>,
+    /// Packets that are not TCP's go too, by TUN devices; each base masquerades them.
+    pub packets: bool,
     /// What a process says is logged, in the command's own words (`debug`).
     pub log: Option<String>,
 }
@@ -70,6 +72,7 @@ impl Default for Settings {
             family: Family::V4,
             transparent: false,
             handoff: Some(Handoff::default()),
+            packets: false,
             log: None,
         }
     }
@@ -178,6 +181,9 @@ impl Fleet {
         if hop != "split-tcp" {
             text += "workers = 2\n";
         }
+        if self.settings.packets {
+            text += &packet_settings(&mobile.public, "masquerade = true\n");
+        }
         let Some(handoff) = handoff else { return text };
         let _ = write!(
             text,
@@ -232,6 +238,9 @@ impl Fleet {
                     radios::name(number),
                 ),
             };
+        }
+        if self.settings.packets {
+            let _ = writeln!(text, "[tun]\naddress = {PACKET_ADDRESSES:?}");
         }
         if *transparent {
             text.push_str("[transparent]\nhost = true\n");
