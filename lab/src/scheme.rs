@@ -251,7 +251,7 @@ impl Carrier {
         mobile.extend(words(&["--proxy", &proxy.to_string()]));
         let settings = match &keys {
             Some([_, of_mobile]) if hop.packets => {
-                Some(Secret::settings(&packet_settings(&of_mobile.public))?, "")
+                Some(Secret::settings(&packet_settings(&of_mobile.public, ""))?)
             }
             _ => None,
         };

@@ -18,6 +18,7 @@ use crate::error::LabError;
 use crate::folder::Folder;
 use crate::key::{Key, Secret};
 use crate::process::{self, Daemon};
+use crate::scheme::{PACKET_ADDRESSES, packet_settings};
 use crate::topology::Family;
 use crate::wait::{wait_for, wait_for_listener};
 

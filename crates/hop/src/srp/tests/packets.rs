@@ -1,6 +1,6 @@
 //! The datagram lane.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 use lasthop_wire::frame::{Frame, PACKET_MAX, PacketFrame, Writer};
 
@@ -445,44 +445,6 @@ fn who_sends_packets_that_were_not_asked_for_is_left() {
         let expected = (!taken).then_some(CloseReason::Protocol);
         assert_eq!(end.closed(), expected, "{packet_max} {discipline:?} {part:?}");
     }
-}
-
-/// SRP-30: a flow that is bounded by a window of its own, so that sending pauses again and again, is not held to what is
-/// sent to a hop of which nothing is known. As in the simulator's `quic-like`, where the rate was not measured for as
-/// long as the flow lasted.
-#[test]
-fn a_flow_with_a_window_of_its_own_fills_the_hop() {
-    let mut w = lossy(4, 0.05);
-    let class = PacketClass { patience: 12.0, ..PacketClass::default() };
-    let (window, rest_of_the_path) = (240, Duration::from_millis(60));
-    let mut flow = Flow { class, ..Flow::new(1, Duration::ZERO) };
-    let (mut sink, mut back) = (Sink::default(), VecDeque::new());
-    let until = Time::from_secs(10);
-    let (mut free, mut taken, mut opened) = (10, 0, 10);
-    while w.now < until {
-        let now = w.now;
-        while back.front().is_some_and(|at| *at <= now) {
-            back.pop_front();
-            // The window doubles in each round trip until it is what it may be.
-            let more = usize::from(opened < window);
-            (free, opened) = (free + 1 + more, opened + more);
-        }
-        while free > 0 {
-            let data = flow.packet(now, 1200);
-            let packet =
-                OutgoingPacket { client: 0, flow: 1, ecn_capable: true, class, data: &data };
-            w.ends[0][0].packets().unwrap().send(now, &packet).unwrap();
-            (flow.sent, free) = (flow.sent + 1, free - 1);
-        }
-        w.step(back.front().copied().unwrap_or(until).min(until));
-        let now = w.now;
-        sink.drain(now, &mut w.ends[0][1]);
-        let come = sink.numbers(1).len();
-        back.extend((taken..come).map(|_| now + rest_of_the_path));
-        taken = come;
-    }
-    let rate = sink.bytes as f64 * 8.0 / 10.0;
-    assert!(rate > 13e6, "{rate}");
 }
 
 /// SRP-31: those that wait for a packet that was lost twice do not wait for a third loss.

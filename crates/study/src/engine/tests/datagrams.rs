@@ -66,6 +66,21 @@ fn a_paced_transfer_is_faster_where_the_hop_repairs_losses() {
     assert!(lane > 1.5 * bare, "{lane} {bare}");
 }
 
+/// SRP-30, SRP-33: a transfer that is bounded by its own window fills nine tenths of what the hop can carry at any loss:
+/// the hop's rate is measured although sending pauses again and again, and the queue lasts while the order of packets
+/// keeps acknowledgements back.
+#[test]
+fn a_transfer_like_quic_fills_the_hop() {
+    let fast = CALL.replace("2Mbit/s", "20Mbit/s").replace("25 packets", "100 packets");
+    for (loss, limit) in [("0%", 19.3e6), ("5%", 18.3e6), ("10%", 17.4e6), ("20%", 15.4e6)] {
+        let text = fast.replace("$scheme", "srp").replace("$loss", loss);
+        let text = text.replace("$from", "server").replace("$to", "phone");
+        let outcome = run(&text.replace("$traffic", "\"quic-like\""), 3);
+        let goodput = metric(&outcome, "it.goodput_bps");
+        assert!(goodput > 0.9 * limit, "loss {loss}: {goodput}");
+    }
+}
+
 #[test]
 fn datagrams_at_a_constant_rate_are_counted() {
     let traffic = "{ udp = { rate = \"80kbit/s\", size = \"500 B\" } }";
