@@ -75,6 +75,8 @@ enum Figure {
     Forward,
     /// Packets through TUN devices, full and small, beside a plain tunnel and the kernel's own forwarding
     Tun,
+    /// A download by QUIC, as packets on the hop and by itself
+    Quic,
     /// The simulator and kernels side by side, scheme by scheme: does the simulation tell the truth?
     Twin(figure::twin::Options),
     /// Two downloads whose priorities are changed while they run
@@ -136,6 +138,7 @@ fn run(cli: &Cli) -> Result<usize> {
         Figure::Twin(_) | Figure::Soak(_) => &[],
         Figure::Forward => &[figure::forward::run],
         Figure::Tun => &[figure::tun::run],
+        Figure::Quic => &[figure::quic::run],
         Figure::Priority => &[figure::priority::run],
         Figure::Agents => &[figure::agents::run],
         Figure::Attack => &[figure::attack::run],
@@ -160,6 +163,7 @@ fn run(cli: &Cli) -> Result<usize> {
             figure::stalls::run,
             figure::forward::run,
             figure::tun::run,
+            figure::quic::run,
         ],
         Figure::AnswerQueue => return figure::forward::nfqueue::run().map(|()| 0),
         Figure::PacketTunnel(options) => return packet_tunnel::run(options).map(|()| 0),

@@ -12,6 +12,7 @@ pub(crate) mod handoff;
 pub(crate) mod loss;
 pub(crate) mod many;
 pub(crate) mod priority;
+pub(crate) mod quic;
 pub(crate) mod scale;
 pub(crate) mod silence;
 pub(crate) mod small;
