@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use common::scene::Scene;
 use lasthop_kernel::netns::Netns;
+use lasthop_lab::client::Stop;
 use lasthop_lab::roam::Settings;
 use lasthop_lab::topology::Family;
 use lasthop_lab::traffic::Traffic;
@@ -32,16 +33,12 @@ fn echo(netns: &Netns, to: SocketAddr) {
     });
 }
 
-/// Numbered datagrams from one socket for so long; which came back, and when they had been sent.
-fn tunnel(
-    socket: &UdpSocket,
-    to: SocketAddr,
-    until: impl Fn() -> bool,
-) -> (BTreeMap<u64, Instant>, Vec<u64>) {
+/// Numbered datagrams from one socket until it is told to stop; which came back, and when they had been sent.
+fn tunnel(socket: &UdpSocket, to: SocketAddr, stop: &Stop) -> (BTreeMap<u64, Instant>, Vec<u64>) {
     let (mut sent, mut back) = (BTreeMap::new(), Vec::new());
     let (mut buffer, mut next) = ([0; 2048], Instant::now());
     socket.set_read_timeout(Some(Duration::from_millis(2))).unwrap();
-    while !until() {
+    while !stop.is_set() {
         if Instant::now() >= next {
             let number = sent.len() as u64;
             let mut datagram = vec![7; 600];
@@ -67,15 +64,12 @@ fn packets_survive_three_moves(family: Family) {
     echo(&scene.roam.server, to);
     let any = if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
     let socket = scene.roam.mobile.enter(|| UdpSocket::bind(any).unwrap()).unwrap();
-    let ping = scene.roam.mobile.command("ping");
-    let mut ping = ping;
+    let mut ping = scene.roam.mobile.command("ping");
     ping.args(["-i", "0.05", "-w", "30", "-c", "150"]).arg(to.ip().to_string());
     let ping = thread::spawn(move || ping.output().unwrap());
-    let over = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
-    let ends = over.clone();
-    let traffic = thread::spawn(move || {
-        tunnel(&socket, to, || ends.load(std::sync::atomic::Ordering::Relaxed))
-    });
+    let stop = Stop::default();
+    let ends = stop.clone();
+    let traffic = thread::spawn(move || tunnel(&socket, to, &ends));
     let mut away = Vec::new();
     for base in [2, 3, 1] {
         thread::sleep(STAY);
@@ -85,7 +79,7 @@ fn packets_survive_three_moves(family: Family) {
         scene.all_move_since(arrived);
     }
     thread::sleep(STAY);
-    over.store(true, std::sync::atomic::Ordering::Relaxed);
+    stop.set();
     let (sent, back) = traffic.join().unwrap();
     let last = *sent.keys().last().unwrap();
     let is_excused = |at: Instant| {

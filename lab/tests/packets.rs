@@ -4,15 +4,14 @@
 
 mod common;
 
-use std::fs;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::path::PathBuf;
 use std::process::Output;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use lasthop_control::{self as control, Report, TunReport};
-use lasthop_daemon::keyfile::{self, Existing};
+use common::pair::Pair;
+use lasthop_control::TunReport;
 use lasthop_kernel::netns::Netns;
 use lasthop_lab::cell::{Carried, Plan, measure};
 use lasthop_lab::client::Stop;
@@ -23,7 +22,6 @@ use lasthop_lab::voice;
 use lasthop_radio::Errors;
 use serde_json::Value;
 
-const PATIENCE: Duration = Duration::from_secs(60);
 /// The mobile's addresses, which no other host has.
 const OWN: [&str; 2] = ["10.9.0.7", "fd09::7"];
 /// The base's on its device.
@@ -35,79 +33,48 @@ const ECHO: u16 = 7;
 /// fixed host -- base -- radio -- mobile
 struct Scene {
     lab: Lab,
-    program: PathBuf,
-    folder: tempfile::TempDir,
-    keys: [String; 2],
+    pair: Pair,
 }
 
 impl Scene {
     /// With a radio that loses this share in both directions; none where a test may not have it.
     fn new(loss: f64) -> Option<Self> {
-        let program = common::program()?;
+        let pair = Pair::new()?;
         let topology = match loss > 0.0 {
             true => Topology::losing(Errors::Uniform(loss)),
             false => Topology::default(),
         };
         let lab = common::lab(&topology)?;
-        let folder = tempfile::tempdir().unwrap();
-        let keys = ["base", "mobile"].map(|name| {
-            let keys = keyfile::generate().unwrap();
-            keyfile::store(&folder.path().join(name), &keys, Existing::Keep).unwrap();
-            keys.public().to_string()
-        });
         echo(&lab.fixed);
-        Some(Self { lab, program, folder, keys })
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    fn start(&self, netns: &Netns, role: &str, config: &str) -> Daemon {
-        let path = self.path(&format!("{role}.toml"));
-        fs::write(&path, config).unwrap();
-        let mut command = netns.command(&self.program);
-        command.arg(role).arg("--config").arg(&path);
-        Daemon::spawn(command).unwrap()
+        Some(Self { lab, pair })
     }
 
     /// A base whose mobile has its addresses under `as_what`, with more in `[tun]` and before it.
     fn base(&self, as_what: &str, tun: &str, more: &str) -> Daemon {
-        let (key, control, mobile) = (self.path("base"), self.path("base.sock"), &self.keys[1]);
+        let mobile = &self.pair.keys[1];
         let addresses = format!("{as_what} = {OWN:?}");
         let config = format!(
-            "listen = [\"[::]:4433\"]\nkey = {key:?}\nallow = [{mobile:?}]\ncontrol = {control:?}\n\
+            "listen = [\"[::]:4433\"]\nallow = [{mobile:?}]\n\
              {more}\n[tun]\naddress = {BASE:?}\n{tun}\n[[mobiles]]\nkey = {mobile:?}\n{addresses}\n"
         );
-        self.start(&self.lab.base, "base", &config)
+        self.pair.start(&self.lab.base, "base", &config)
     }
 
     /// A mobile with more in `[tun]`, whose association stands.
     fn mobile(&self, tun: &str) -> Daemon {
-        let (key, control) = (self.path("mobile"), self.path("mobile.sock"));
         let base = self.lab.base_from_mobile(Family::V4);
         let config = format!(
-            "base = \"{base}\"\nbase_key = {:?}\nkey = {key:?}\ncontrol = {control:?}\n\
+            "base = \"{base}\"\nbase_key = {:?}\n\
              [tun]\naddress = {OWN:?}\n{tun}\n",
-            self.keys[0]
+            self.pair.keys[0]
         );
-        let mut mobile = self.start(&self.lab.mobile, "mobile", &config);
-        let start = Instant::now();
-        while !self.status("mobile").is_some_and(is_up) {
-            mobile.check().unwrap();
-            assert!(start.elapsed() < PATIENCE, "no association:\n{}", mobile.said());
-            thread::sleep(Duration::from_millis(20));
-        }
+        let mut mobile = self.pair.start(&self.lab.mobile, "mobile", &config);
+        self.pair.wait_up(&mut mobile);
         mobile
     }
 
-    /// What a role reports, once it does.
-    fn status(&self, role: &str) -> Option<Report> {
-        control::query(&self.path(&format!("{role}.sock"))).ok()
-    }
-
     fn tun(&self, role: &str) -> TunReport {
-        self.status(role).unwrap().tun.unwrap()
+        self.pair.status(role).unwrap().tun.unwrap()
     }
 
     /// How many packets a role has refused by that name.
@@ -122,10 +89,6 @@ impl Scene {
     fn at_mobile(&self, program: &str, args: &str) -> Output {
         self.lab.mobile.command(program).args(args.split(' ')).output().unwrap()
     }
-}
-
-fn is_up(report: Report) -> bool {
-    report.associations.iter().any(|association| association.state == "up")
 }
 
 fn text(output: &Output) -> String {
@@ -324,7 +287,7 @@ fn packets_keep_to_the_rules_of_the_base() {
     let ping = format!("-c 2 -W 1 -I 10.9.0.99 {}", Ipv4Near(scene.fixed(0)));
     let said = text(&scene.at_mobile("ping", &ping));
     assert!(said.contains("100% packet loss"), "{said}");
-    assert!(scene.refused("base", "spoofed") >= 2, "{:?}", scene.status("base"));
+    assert!(scene.refused("base", "spoofed") >= 2, "{:?}", scene.pair.status("base"));
 }
 
 /// The address after one of IPv4.

@@ -5,14 +5,12 @@
 
 mod common;
 
-use std::fs;
 use std::io::{Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lasthop_daemon::keyfile::{self, Existing};
+use common::pair::Pair;
 use lasthop_kernel::netns::Netns;
 use lasthop_lab::LabError;
 use lasthop_lab::process::Daemon;
@@ -32,9 +30,7 @@ struct Lan {
     mobile: Netns,
     base: Netns,
     server: Netns,
-    program: PathBuf,
-    folder: tempfile::TempDir,
-    keys: [String; 2],
+    pair: Pair,
 }
 
 /// A link with the first addresses at `a` and the second at `b`.
@@ -52,7 +48,7 @@ fn link(a: &Netns, name: &str, b: &Netns, peer: &str, addresses: [[&str; 2]; 2])
 impl Lan {
     /// None where a test may not have it.
     fn new() -> Option<Self> {
-        let program = common::program()?;
+        let pair = Pair::new()?;
         let netns = || common::permitted(Netns::anonymous().map_err(LabError::Netns));
         let (client, mobile, base, server) = (netns()?, netns()?, netns()?, netns()?);
         link(&client, "eth0", &mobile, "lan0", [CLIENT, ["10.1.0.1", "fd01::1"]]);
@@ -73,37 +69,17 @@ impl Lan {
             host.sysctl("ipv4.ip_forward", "1").unwrap();
             host.sysctl("ipv6.conf.all.forwarding", "1").unwrap();
         }
-        let folder = tempfile::tempdir().unwrap();
-        let keys = ["base", "mobile"].map(|name| {
-            let keys = keyfile::generate().unwrap();
-            keyfile::store(&folder.path().join(name), &keys, Existing::Keep).unwrap();
-            keys.public().to_string()
-        });
         serve(&server);
-        Some(Self { client, mobile, base, server, program, folder, keys })
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    fn start(&self, netns: &Netns, role: &str, config: &str) -> Daemon {
-        let path = self.path(&format!("{role}.toml"));
-        fs::write(&path, config).unwrap();
-        let mut command = netns.command(&self.program);
-        command.arg(role).arg("--config").arg(&path);
-        Daemon::spawn(command).unwrap()
+        Some(Self { client, mobile, base, server, pair })
     }
 
     /// A base, with more in its configuration.
     fn base(&self, hop: &str, more: &str) -> Daemon {
-        let (key, control) = (self.path("base"), self.path("base.sock"));
         let config = format!(
-            "listen = [\"[::]:4433\"]\nkey = {key:?}\nallow = [{:?}]\nhop = {hop:?}\n\
-             control = {control:?}\n{more}",
-            self.keys[1]
+            "listen = [\"[::]:4433\"]\nallow = [{:?}]\nhop = {hop:?}\n{more}",
+            self.pair.keys[1]
         );
-        self.start(&self.base, "base", &config)
+        self.pair.start(&self.base, "base", &config)
     }
 
     /// A mobile that intercepts from here on.
@@ -113,20 +89,19 @@ impl Lan {
 
     /// The same, with more in its configuration.
     fn mobile_with(&self, hop: &str, more: &str, transparent: &str) -> Daemon {
-        let (key, control) = (self.path("mobile"), self.path("mobile.sock"));
         let config = format!(
-            "base = \"10.2.0.1:4433\"\nbase_key = {:?}\nkey = {key:?}\nhop = {hop:?}\n\
-             control = {control:?}\n{more}\n[transparent]\n{transparent}",
-            self.keys[0]
+            "base = \"10.2.0.1:4433\"\nbase_key = {:?}\nhop = {hop:?}\n{more}\n\
+             [transparent]\n{transparent}",
+            self.pair.keys[0]
         );
-        let mut mobile = self.start(&self.mobile, "mobile", &config);
+        let mut mobile = self.pair.start(&self.mobile, "mobile", &config);
         await_word(&mut mobile, "serving SOCKS5");
         mobile
     }
 
     /// `[[mobiles]]` of the base.
     fn own_addresses(&self) -> String {
-        let key = &self.keys[1];
+        let key = &self.pair.keys[1];
         format!(
             "[[mobiles]]\nkey = {key:?}\naddress = {OWN:?}\nnetwork = [\"10.1.0.0/16\", \
              \"fd01::/64\"]\n"
@@ -514,7 +489,7 @@ impl Lan {
 
     /// How many connections the mobile has.
     fn connections(&self) -> usize {
-        lasthop_control::query(&self.path("mobile.sock")).unwrap().connections.len()
+        self.pair.status("mobile").unwrap().connections.len()
     }
 
     /// Waits until the mobile has no connection any more.

@@ -5,15 +5,13 @@
 
 mod common;
 
-use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
-use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lasthop_control::{self as control, Report, UdpReport};
-use lasthop_daemon::keyfile::{self, Existing};
+use common::pair::Pair;
+use lasthop_control::UdpReport;
 use lasthop_kernel::netns::Netns;
 use lasthop_lab::process::Daemon;
 use lasthop_lab::topology::{Family, Lab, Topology};
@@ -30,60 +28,32 @@ const OTHER: u16 = 8;
 /// fixed host -- base -- radio -- mobile
 struct Scene {
     lab: Lab,
-    program: PathBuf,
-    folder: tempfile::TempDir,
-    keys: [String; 2],
+    pair: Pair,
 }
 
 impl Scene {
     /// With a radio that loses this share in both directions; none where a test may not have it.
     fn new(loss: f64) -> Option<Self> {
-        let program = common::program()?;
+        let pair = Pair::new()?;
         let lab = common::lab(&Topology::losing(Errors::Uniform(loss)))?;
-        let folder = tempfile::tempdir().unwrap();
-        let keys = ["base", "mobile"].map(|name| {
-            let keys = keyfile::generate().unwrap();
-            keyfile::store(&folder.path().join(name), &keys, Existing::Keep).unwrap();
-            keys.public().to_string()
-        });
         echo(&lab.fixed);
-        Some(Self { lab, program, folder, keys })
-    }
-
-    fn start(&self, netns: &Netns, role: &str, config: &str) -> Daemon {
-        let path = self.folder.path().join(role);
-        let (own, control) = (path.clone(), path.with_extension("sock"));
-        let config = format!("key = {own:?}\ncontrol = {control:?}\n{config}");
-        let path = path.with_extension("toml");
-        fs::write(&path, config).unwrap();
-        let mut command = netns.command(&self.program);
-        command.arg(role).arg("--config").arg(&path);
-        Daemon::spawn(command).unwrap()
+        Some(Self { lab, pair })
     }
 
     /// A base, with more in its configuration, and a mobile whose association stands.
     fn daemons(&self, more: &str) -> [Daemon; 2] {
-        let [base, mobile] = &self.keys;
+        let [base, mobile] = &self.pair.keys;
         let config = format!("listen = [\"[::]:4433\"]\nallow = [{mobile:?}]\n{more}\n");
-        let at_base = self.start(&self.lab.base, "base", &config);
+        let at_base = self.pair.start(&self.lab.base, "base", &config);
         let address = self.lab.base_from_mobile(Family::V4);
         let config = format!("base = \"{address}\"\nbase_key = {base:?}\nproxy = [{PROXY:?}]\n");
-        let mut at_mobile = self.start(&self.lab.mobile, "mobile", &config);
-        let start = Instant::now();
-        while !self.status("mobile").is_some_and(is_up) {
-            at_mobile.check().unwrap();
-            assert!(start.elapsed() < PATIENCE, "no association:\n{}", at_mobile.said());
-            thread::sleep(Duration::from_millis(20));
-        }
+        let mut at_mobile = self.pair.start(&self.lab.mobile, "mobile", &config);
+        self.pair.wait_up(&mut at_mobile);
         [at_base, at_mobile]
     }
 
-    fn status(&self, role: &str) -> Option<Report> {
-        control::query(&self.folder.path().join(role).with_extension("sock")).ok()
-    }
-
     fn udp(&self, role: &str) -> UdpReport {
-        self.status(role).unwrap().udp.unwrap()
+        self.pair.status(role).unwrap().udp.unwrap()
     }
 
     /// Waits until so many datagrams were refused by that name.
@@ -102,10 +72,6 @@ impl Scene {
     fn fixed(&self, family: Family, port: u16) -> SocketAddr {
         SocketAddr::new(self.lab.server_address(family).ip(), port)
     }
-}
-
-fn is_up(report: Report) -> bool {
-    report.associations.iter().any(|association| association.state == "up")
 }
 
 /// Sends each datagram back, by another port if it says so.
@@ -197,7 +163,7 @@ fn datagrams_cross_a_radio_that_loses() {
     }
     // One socket, whatever it sends to.
     assert_eq!((scene.udp("mobile").sockets, scene.udp("base").sockets), (1, 1));
-    let connections = scene.status("mobile").unwrap().connections;
+    let connections = scene.pair.status("mobile").unwrap().connections;
     assert_eq!((connections[0].state.as_str(), connections[0].target.as_str()), ("open", "UDP"));
     let (up, down) = (scene.udp("mobile"), scene.udp("base"));
     assert!(up.to_hop >= 250 && down.from_hop > 230, "{up:?} {down:?}");
@@ -292,5 +258,5 @@ fn a_base_without_them_is_a_command_that_is_not_supported() {
     let Some(scene) = Scene::new(0.0) else { return };
     let _daemons = scene.daemons("[limits]\nudp_sockets = 0");
     assert_eq!(Application::associate(&scene.lab.mobile).err(), Some(7));
-    assert_eq!(scene.status("base").unwrap().udp, None);
+    assert_eq!(scene.pair.status("base").unwrap().udp, None);
 }

@@ -2,6 +2,8 @@
 
 #[allow(dead_code, reason = "not every test has agents")]
 pub(crate) mod helped;
+#[allow(dead_code, reason = "not every test writes configurations")]
+pub(crate) mod pair;
 #[allow(dead_code, reason = "not every test roams")]
 pub(crate) mod scene;
 
