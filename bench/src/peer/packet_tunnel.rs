@@ -64,6 +64,16 @@ pub(crate) fn start(hosts: &Hosts, inside: [IpAddr; 2], mtu: u16) -> Result<Vec<
     ends.into_iter().map(spawn).collect()
 }
 
+/// A socket of the calling thread's host that sends and receives many datagrams at once, with room for them.
+pub(crate) fn bind(at: SocketAddr) -> Result<(UdpSocket, UdpSocketState)> {
+    let socket = UdpSocket::bind(at).with_context(|| format!("listening on {at}"))?;
+    let state = UdpSocketState::new((&socket).into())?;
+    for set in [UdpSocketState::set_send_buffer_size, UdpSocketState::set_recv_buffer_size] {
+        set(&state, (&socket).into(), SOCKET_BUFFER)?;
+    }
+    Ok((socket, state))
+}
+
 /// Runs an end until it is killed.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let Some(mut device) = PacketTun::open("plain%d", 1, options.mtu)?.pop() else {
@@ -73,12 +83,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let interface = requests.interface(device.name())?.index;
     requests.add_address(interface, (options.address, PREFIX))?;
     requests.set_up(interface, true)?;
-    let socket = UdpSocket::bind(options.listen)
-        .with_context(|| format!("listening on {}", options.listen))?;
-    let state = UdpSocketState::new((&socket).into())?;
-    for set in [UdpSocketState::set_send_buffer_size, UdpSocketState::set_recv_buffer_size] {
-        set(&state, (&socket).into(), SOCKET_BUFFER)?;
-    }
+    let (socket, state) = bind(options.listen)?;
     let mut out =
         Train { socket: &socket, state: &state, to: options.to, bytes: Vec::new(), size: 0 };
     let mut buffers = vec![vec![0; BUFFER]; BUFFERS];

@@ -7,11 +7,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Instant;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Result, anyhow, bail};
 use lasthop_kernel::netns::Netns;
 use lasthop_units::Duration;
 use quinn_udp::{RecvMeta, Transmit, UdpSocketState};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::peer::packet_tunnel::bind;
 
 /// Headers of IPv4 and UDP.
 pub(super) const HEADERS: usize = 28;
@@ -27,7 +29,6 @@ const LATE: Duration = Duration::from_millis(100);
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Left out at the start.
 const SETTLE: Duration = Duration::from_millis(1500);
-const SOCKET_BUFFER: usize = 4 << 20;
 const BUFFERS: usize = 16;
 const BUFFER: usize = 64 << 10;
 
@@ -110,17 +111,10 @@ fn first(shared: &Shared) -> Result<()> {
     Ok(())
 }
 
-struct Socket(UdpSocket, UdpSocketState);
+type Socket = (UdpSocket, UdpSocketState);
 
-/// A socket of the calling thread's host.
 fn open(port: u16) -> Result<Socket> {
-    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, port))
-        .with_context(|| format!("listening on port {port}"))?;
-    let state = UdpSocketState::new((&socket).into())?;
-    for set in [UdpSocketState::set_send_buffer_size, UdpSocketState::set_recv_buffer_size] {
-        set(&state, (&socket).into(), SOCKET_BUFFER)?;
-    }
-    Ok(Socket(socket, state))
+    bind((Ipv4Addr::UNSPECIFIED, port).into())
 }
 
 fn send(flows: &[Socket], destination: SocketAddr, load: Load, shared: &Shared) -> Result<()> {
@@ -129,7 +123,7 @@ fn send(flows: &[Socket], destination: SocketAddr, load: Load, shared: &Shared) 
     // The number of the next, and of the one up to which none is waited for any more.
     let (mut next, mut settled) = (0, 0);
     let mut heard = (0, Instant::now());
-    for Socket(socket, state) in flows.iter().cycle() {
+    for (socket, state) in flows.iter().cycle() {
         while next + load.together as u64 > settled + WINDOW {
             if shared.is_over() {
                 return Ok(());
@@ -162,7 +156,7 @@ fn send(flows: &[Socket], destination: SocketAddr, load: Load, shared: &Shared) 
     Ok(())
 }
 
-fn receive(Socket(socket, state): &Socket, shared: &Shared) -> Result<()> {
+fn receive((socket, state): &Socket, shared: &Shared) -> Result<()> {
     let mut buffers = vec![vec![0; BUFFER]; BUFFERS];
     let wait = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
     while !shared.is_over() {

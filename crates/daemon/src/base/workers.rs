@@ -362,17 +362,13 @@ fn join(into: &mut Report, from: Report) {
     if let (Some(into), Some(from)) = (&mut into.tun, from.tun) {
         into.from_kernel += from.from_kernel;
         into.to_kernel += from.to_kernel;
-        for (why, count) in from.refused {
-            *into.refused.entry(why).or_default() += count;
-        }
+        join_refused(&mut into.refused, from.refused);
     }
     if let (Some(into), Some(from)) = (&mut into.udp, from.udp) {
         into.sockets += from.sockets;
         into.to_hop += from.to_hop;
         into.from_hop += from.from_hop;
-        for (why, count) in from.refused {
-            *into.refused.entry(why).or_default() += count;
-        }
+        join_refused(&mut into.refused, from.refused);
     }
     if let (Some(into), Some(from)) = (&mut into.handoffs, from.handoffs) {
         let Handoffs { here, given, anchored, migrated, lost, refused } = from;
@@ -386,6 +382,12 @@ fn join(into: &mut Report, from: Report) {
     // Each worker has an association of its own to each other base.
     for (into, from) in into.peers.iter_mut().zip(from.peers) {
         into.up &= from.up;
+    }
+}
+
+fn join_refused(into: &mut BTreeMap<String, u64>, from: BTreeMap<String, u64>) {
+    for (why, count) in from {
+        *into.entry(why).or_default() += count;
     }
 }
 

@@ -67,22 +67,22 @@ impl Doubles {
     pub(super) fn add_sparse(&mut self, now: Time, hop: &HopView, part: PacketPart) {
         let times = DOUBLE_LOSS.iter().filter(|loss| hop.loss > **loss).count() as u8;
         if times > 0 {
-            self.add(now, hop, Double { at: now, part, more: times - 1, cost: part.len.into() });
+            self.add(now, hop, part, times - 1, part.len.into());
         }
     }
 
     /// A packet that was lost so often is sent again.
     pub(super) fn add_lost(&mut self, now: Time, hop: &HopView, part: PacketPart, losses: u8) {
         if losses >= LOSSES {
-            self.add(now, hop, Double { at: now, part, more: 0, cost: 0 });
+            self.add(now, hop, part, 0, 0);
         }
     }
 
-    fn add(&mut self, now: Time, hop: &HopView, double: Double) {
+    fn add(&mut self, now: Time, hop: &HopView, part: PacketPart, more: u8, cost: u64) {
         let after = (hop.srtt / AFTER.0).min(AFTER.1);
         // The round trip may have become shorter since the last was added.
         let last = self.queue.back().map_or(now, |last| last.at);
-        self.queue.push_back(Double { at: (now + after).max(last), ..double });
+        self.queue.push_back(Double { at: (now + after).max(last), part, more, cost });
     }
 
     /// Whether that much may be spent.
@@ -100,7 +100,7 @@ impl Doubles {
         if let Some(double) = self.queue.pop_front() {
             self.budget -= double.cost;
             if double.more > 0 {
-                self.add(now, hop, Double { more: double.more - 1, ..double });
+                self.add(now, hop, double.part, double.more - 1, double.cost);
             }
         }
     }

@@ -10,6 +10,16 @@ use crate::packet_class::PacketClass;
 use crate::packets::{OutgoingPacket, PacketError, PacketStats};
 
 const RTT: Duration = Duration::from_millis(40);
+/// A packet for which none waits.
+const WHOLE: PacketFrame<'_> = PacketFrame {
+    number: 1,
+    flow: 1,
+    after: 0,
+    patience_ms: 0,
+    ce: false,
+    part: None,
+    data: &[1; 1000],
+};
 
 /// A flow of packets, each as long as said, that say which they are and when they were sent.
 struct Flow {
@@ -247,21 +257,12 @@ fn what_is_sent_again_waits_no_longer_for_others() {
 #[test]
 fn parts_of_what_never_comes_are_dropped() {
     let [mut end, _] = pair(&HopConfig::default(), &HopConfig::default(), Time::ZERO);
-    let whole = PacketFrame {
-        number: 1,
-        flow: 1,
-        after: 0,
-        patience_ms: 0,
-        ce: false,
-        part: None,
-        data: &[1; 1000],
-    };
     // Those that would be kept hold more than may be held.
     for number in 1..200 {
         let part = Some((0, 60_000));
-        deliver(&mut end, number, PacketFrame { number, part, ..whole });
+        deliver(&mut end, number, PacketFrame { number, part, ..WHOLE });
     }
-    deliver(&mut end, 200, PacketFrame { number: 200, ..whole });
+    deliver(&mut end, 200, PacketFrame { number: 200, ..WHOLE });
     assert!(end.packets().unwrap().front().is_some());
     end.packets().unwrap().pop();
     assert!(end.next_timeout().is_some_and(|at| at < Time::from_secs(10)));
@@ -421,15 +422,6 @@ fn packets_go_only_to_who_takes_them() {
 #[test]
 fn who_sends_packets_that_were_not_asked_for_is_left() {
     let windowed = Discipline::Windowed(Window::default());
-    let frame = PacketFrame {
-        number: 1,
-        flow: 1,
-        after: 0,
-        patience_ms: 0,
-        ce: false,
-        part: None,
-        data: &[1; 1000],
-    };
     let part = Some((0, 1001));
     for (packet_max, discipline, part, taken) in [
         (1000, Discipline::Paced, None, true),
@@ -441,7 +433,7 @@ fn who_sends_packets_that_were_not_asked_for_is_left() {
         let own =
             HopConfig { packet_max: Bytes::new(packet_max), discipline, ..HopConfig::default() };
         let [mut end, _] = pair(&own, &HopConfig::default(), Time::ZERO);
-        deliver(&mut end, 1, PacketFrame { part, ..frame });
+        deliver(&mut end, 1, PacketFrame { part, ..WHOLE });
         let expected = (!taken).then_some(CloseReason::Protocol);
         assert_eq!(end.closed(), expected, "{packet_max} {discipline:?} {part:?}");
     }
@@ -466,15 +458,7 @@ fn what_was_lost_twice_is_sent_twice() {
 /// SRP-34: a peer that contradicts itself is left, and one that sends much that cannot be delivered fills no memory.
 #[test]
 fn a_hostile_peer_fills_no_memory() {
-    let frame = PacketFrame {
-        number: 10,
-        flow: 1,
-        after: 0,
-        patience_ms: 60_000,
-        ce: false,
-        part: None,
-        data: &[1; 1000],
-    };
+    let frame = PacketFrame { number: 10, patience_ms: 60_000, ..WHOLE };
     let new = || pair(&HopConfig::default(), &HopConfig::default(), Time::ZERO);
     let [mut end, _] = new();
     deliver(&mut end, 1, PacketFrame { flow: 1024, ..frame });
