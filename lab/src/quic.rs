@@ -58,7 +58,7 @@ impl fmt::Display for Congestion {
 /// # Errors
 ///
 /// A socket or a thread cannot be had; all else is the transfer's.
-pub(crate) fn download(
+pub fn download(
     (fixed, address, mobile): (&Netns, SocketAddr, &Netns),
     congestion: Congestion,
     seed: Seed,

@@ -384,6 +384,26 @@ fn inspect_v6(bytes: &[u8]) -> Result<Packet, BadPacket> {
     }
 }
 
+/// Lowers a packet's TTL or hop limit by one, as whoever passes it on does (RFC 1812 section 5.3.1, RFC 8200 section 3), and
+/// keeps the checksum of an IPv4 header right. Whether it may go on: one whose hops are used up stays as it is.
+pub fn lower_hop_limit(packet: &mut [u8]) -> bool {
+    match packet.first().map(|first| first >> 4) {
+        Some(4) if packet.len() >= IPV4_HEADER as usize && packet[8] > 1 => {
+            let was = [packet[8], packet[9]];
+            packet[8] -= 1;
+            let before = u16::from_be_bytes([packet[10], packet[11]]);
+            let after = checksum::updated(before, &was, &packet[8..10]);
+            packet[10..12].copy_from_slice(&after.to_be_bytes());
+            true
+        }
+        Some(6) if packet.len() >= IPV6_HEADER as usize && packet[7] > 1 => {
+            packet[7] -= 1;
+            true
+        }
+        _ => false,
+    }
+}
+
 /// Marks a packet as one that met congestion (RFC 3168 section 5), and keeps the checksum of an IPv4
 /// header right, or as wrong as it was (RFC 1624). Whether it is marked now: one that was marked
 /// before is too; one whose transport does not understand marks, or that is no packet, stays as it is.

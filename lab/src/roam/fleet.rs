@@ -18,7 +18,7 @@ use crate::error::LabError;
 use crate::folder::Folder;
 use crate::key::{Key, Secret};
 use crate::process::{self, Daemon};
-use crate::scheme::{PACKET_ADDRESSES, packet_settings};
+use crate::scheme::{PACKET_ADDRESSES, PACKET_ROUTERS, packet_settings};
 use crate::topology::Family;
 use crate::wait::{wait_for, wait_for_listener};
 
@@ -60,7 +60,8 @@ pub struct Settings {
     pub transparent: bool,
     /// Handoffs between three bases; none: there is the first base only.
     pub handoff: Option<Handoff>,
-    /// Packets that are not TCP's go too, by TUN devices; each base masquerades them.
+    /// Packets that are not TCP's go too, by TUN devices. Each base masquerades them; where connections migrate, they are the
+    /// mobile's own address's, and follow it.
     pub packets: bool,
     /// What a process says is logged, in the command's own words (`debug`).
     pub log: Option<String>,
@@ -183,7 +184,10 @@ impl Fleet {
             text += "workers = 2\n";
         }
         if self.settings.packets {
-            text += &packet_settings(&mobile.public, "masquerade = true\n");
+            text += &match self.own_addresses() {
+                Some(_) => format!("[tun]\naddress = {PACKET_ROUTERS:?}\n"),
+                None => packet_settings(&mobile.public, "masquerade = true\n"),
+            };
         }
         let Some(handoff) = handoff else { return text };
         let _ = write!(
@@ -211,11 +215,16 @@ impl Fleet {
                 base_address(*family, peer),
             );
         }
-        if handoff.mode == Mode::Migrate {
-            let own = Family::ALL.map(|family| format!("\"{}\"", own_address(family))).join(", ");
-            let _ = write!(text, "[[mobiles]]\nkey = \"{}\"\naddress = [{own}]\n", mobile.public);
+        if let Some(own) = self.own_addresses() {
+            let _ = write!(text, "[[mobiles]]\nkey = \"{}\"\naddress = {own:?}\n", mobile.public);
         }
         text
+    }
+
+    /// The mobile's own addresses, where it has some.
+    fn own_addresses(&self) -> Option<[String; 2]> {
+        let migrates = self.settings.handoff.as_ref().is_some_and(|of| of.mode == Mode::Migrate);
+        migrates.then(|| Family::ALL.map(|family| own_address(family).to_string()))
     }
 
     fn mobile_file(&self) -> String {
@@ -241,7 +250,9 @@ impl Fleet {
             };
         }
         if self.settings.packets {
-            let _ = writeln!(text, "[tun]\naddress = {PACKET_ADDRESSES:?}");
+            let of_packets = || PACKET_ADDRESSES.map(str::to_owned);
+            let addresses = self.own_addresses().unwrap_or_else(of_packets);
+            let _ = writeln!(text, "[tun]\naddress = {addresses:?}");
         }
         if *transparent {
             text.push_str("[transparent]\nhost = true\n");

@@ -84,6 +84,10 @@ reports! {
         pub from_kernel: u64,
         /// Packets that were handed to the kernel.
         pub to_kernel: u64,
+        /// Of a base: packets for mobiles that it has passed on to the bases where those have gone.
+        pub to_bases: u64,
+        /// Of a base: packets for mobiles that other bases have passed on to it.
+        pub from_bases: u64,
         /// Packets that were dropped, by why.
         #[serde(skip_serializing_if = "std::collections::BTreeMap::is_empty")]
         pub refused: std::collections::BTreeMap<String, u64>,

@@ -95,9 +95,15 @@ const BYTES_MAX: Bytes = Bytes::from_kib(256);
 const AHEAD: Duration = Duration::from_millis(5);
 
 /// SRP's configuration between bases: over wires, and mostly for whole sessions at once.
-fn between_bases(ipv6: bool, stream_window: Bytes, memory: &Memory) -> HopConfig {
+fn between_bases(
+    ipv6: bool,
+    stream_window: Bytes,
+    memory: &Memory,
+    packet_max: Bytes,
+) -> HopConfig {
     HopConfig {
         memory: memory.clone(),
+        packet_max,
         stream_window,
         association_window: Bytes::from_mib(64),
         ahead: AHEAD,
@@ -138,6 +144,7 @@ struct Peers {
     psks: PresharedKeys,
     seed: Seed,
     memory: Memory,
+    packet_max: Bytes,
     made: u64,
 }
 
@@ -157,6 +164,8 @@ pub(crate) struct Backhaul<'a> {
     pub(crate) seed: Seed,
     /// What the buffers come out of.
     pub(crate) memory: Memory,
+    /// The longest packet for its mobiles that other bases may pass on to it; nothing if it has no way for them.
+    pub(crate) packet_max: Bytes,
 }
 
 impl WithPeers {
@@ -167,8 +176,8 @@ impl WithPeers {
 
     /// Listens for other bases too.
     pub(crate) fn open(mobiles: Box<dyn BaseHop>, backhaul: Backhaul<'_>) -> Self {
-        let Backhaul { udp, part, keys, psks, peers, seed, memory } = backhaul;
-        let settings = between_bases(udp.is_ipv6(), MESSAGES, &memory);
+        let Backhaul { udp, part, keys, psks, peers, seed, memory, packet_max } = backhaul;
+        let settings = between_bases(udp.is_ipv6(), MESSAGES, &memory, packet_max);
         let allowed = psks.allowed(peers.iter().map(|peer| peer.key));
         let machine = lasthop_hop::Base::<_, Srp>::new(
             settings,
@@ -180,8 +189,9 @@ impl WithPeers {
         let machine = machine.with_many(PER_PEER).with_part(part).with_fast_aes(cpu::fast_aes());
         let listener = DatagramBase::new("srp", machine, Box::new(udp));
         let links = HopSet::new(LINKS);
+        let keys_of = BTreeMap::new();
         let peers =
-            Peers { listener, links, keys_of: BTreeMap::new(), keys, psks, seed, memory, made: 0 };
+            Peers { listener, links, keys_of, keys, psks, seed, memory, packet_max, made: 0 };
         Self { mobiles, peers: Some(peers) }
     }
 
@@ -206,7 +216,8 @@ impl WithPeers {
             Purpose::Messages => MESSAGES,
             Purpose::Bytes(_) => BYTES,
         };
-        let settings = between_bases(peer.address.is_ipv6(), window, &peers.memory);
+        let settings =
+            between_bases(peer.address.is_ipv6(), window, &peers.memory, peers.packet_max);
         let settings = match purpose {
             Purpose::Messages => settings,
             Purpose::Bytes(_) => HopConfig { stream_memory: BYTES_MAX, ..settings },
@@ -350,15 +361,22 @@ impl Hop for WithPeers {
             || peers.is_some_and(|p| p.listener.is_active() || p.links.is_active())
     }
 
-    /// Those of a mobile's association.
     fn packets(&mut self, id: Self::Id) -> Option<&mut PacketLane> {
-        let BaseAssociationId::Mobile(id) = id else { return None };
-        self.mobiles.packets(id)
+        match (id, &mut self.peers) {
+            (BaseAssociationId::Mobile(id), _) => self.mobiles.packets(id),
+            (BaseAssociationId::Peer(id), Some(peers)) => peers.listener.packets(id),
+            (BaseAssociationId::Link(part), Some(peers)) => peers.links.packets(part),
+            (_, None) => None,
+        }
     }
 
     fn packets_so_far(&mut self, id: Self::Id) -> Option<&mut PacketLane> {
-        let BaseAssociationId::Mobile(id) = id else { return None };
-        self.mobiles.packets_so_far(id)
+        match (id, &mut self.peers) {
+            (BaseAssociationId::Mobile(id), _) => self.mobiles.packets_so_far(id),
+            (BaseAssociationId::Peer(id), Some(peers)) => peers.listener.packets_so_far(id),
+            (BaseAssociationId::Link(part), Some(peers)) => peers.links.packets_so_far(part),
+            (_, None) => None,
+        }
     }
 
     fn streams(&mut self, id: Self::Id) -> Option<&mut AnyStreams> {

@@ -56,7 +56,9 @@ impl Side {
         let (udp, memory) = (Udp::bind(&[here]).unwrap(), Memory::default());
         let psks = psks.into_iter().collect();
         let keys = keys(own);
-        let backhaul = Backhaul { udp, part: None, keys, psks, peers: &peers, seed, memory };
+        let packet_max = HopConfig::default().packet_max;
+        let backhaul =
+            Backhaul { udp, part: None, keys, psks, peers: &peers, seed, memory, packet_max };
         let hop = WithPeers::open(Box::new(mobiles), backhaul);
         let (reactor, clock) = (Reactor::new().unwrap(), Clock::start());
         let mut side =

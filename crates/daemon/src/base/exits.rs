@@ -80,20 +80,26 @@ impl Exits {
             config.mobiles.iter().flat_map(|m| m.network.iter().copied()).collect();
         let all: Vec<Network> =
             addresses.iter().copied().map(Network::from).chain(networks).collect();
-        if all.is_empty() {
+        let moving = config.handoff.as_ref().map(|_| config.mobiles.iter());
+        let moving = moving.into_iter().flatten().flat_map(|mobile| config.routed(mobile));
+        let mut permitted = all.clone();
+        permitted.extend(moving.map(Network::from).filter(|network| !all.contains(network)));
+        if permitted.is_empty() {
             return Ok(none);
         }
         let path = config.handoff.as_ref().and_then(|handoff| handoff.settings.helper.as_deref());
         let ready = |admin: Result<Admin, MigrateError>| {
             let mut admin = admin?;
-            admin.guard(&all)?;
+            if !all.is_empty() {
+                admin.guard(&all)?;
+            }
             Ok::<_, MigrateError>(admin)
         };
         let admin = match path {
             Some(path) => {
                 ready(Admin::connect(path)).map_err(|e| RunError::Misfit(e.to_string()))?
             }
-            None => match ready(Admin::spawn(&all)) {
+            None => match ready(Admin::spawn(&permitted)) {
                 Ok(admin) => admin,
                 Err(error) => {
                     tracing::warn!(

@@ -197,7 +197,7 @@ fn means(config: &BaseConfig, workers: usize) -> Result<Vec<Means>, RunError> {
         Migration::check(settings, &config.mobiles)?;
     }
     let mut first = Exits::open(config)?;
-    let migration = handoff.and_then(|of| Migration::start(of, &config.mobiles, first.helper()));
+    let migration = handoff.and_then(|of| Migration::start(of, config, first.helper()));
     if handoff.is_some_and(|of| Migration::is_missing(of, migration.as_ref())) {
         first.disable();
     }
@@ -248,7 +248,13 @@ fn role(
             let files = peers.iter().filter_map(|peer| Some((peer.key, peer.psk.as_deref()?)));
             let psks = keyfile::PresharedKeys::load(files)?;
             let memory = memory.peers.clone();
-            let backhaul = Backhaul { udp, part, keys: keys.clone(), psks, peers, seed, memory };
+            let packet_max = match packets {
+                Some(_) => HopConfig::default().packet_max,
+                None => Bytes::ZERO,
+            };
+            let keys_of = keys.clone();
+            let backhaul =
+                Backhaul { udp, part, keys: keys_of, psks, peers, seed, memory, packet_max };
             let handoffs = Handoffs::new(handoff.clone(), keys, config, copies, migration);
             (WithPeers::open(hop, backhaul), Some(handoffs))
         }

@@ -40,6 +40,9 @@ pub(super) struct Packets {
     way: TunWay,
     owners: Owners,
     admitted: Admitted,
+    /// Passed on to other bases, and by them.
+    to_bases: u64,
+    from_bases: u64,
 }
 
 impl Packets {
@@ -79,7 +82,13 @@ impl Packets {
         let way = |device| TunWay::new(device, tun.addresses.clone(), seed, tunnel.take());
         let ways = queues.into_iter().map(way);
         Ok(ways
-            .map(|way| Self { way, owners: owners.clone(), admitted: Admitted::default() })
+            .map(|way| Self {
+                way,
+                owners: owners.clone(),
+                admitted: Admitted::default(),
+                to_bases: 0,
+                from_bases: 0,
+            })
             .collect())
     }
 
@@ -88,7 +97,19 @@ impl Packets {
     }
 
     pub(super) fn report(&self) -> TunReport {
-        self.way.report()
+        let (to_bases, from_bases) = (self.to_bases, self.from_bases);
+        TunReport { to_bases, from_bases, ..self.way.report() }
+    }
+
+    /// So many packets were passed on to other bases, and by them.
+    pub(super) fn add_passed_on(&mut self, to_bases: u64, from_bases: u64) {
+        self.to_bases += to_bases;
+        self.from_bases += from_bases;
+    }
+
+    /// Counts what came of a packet that did not come by the device.
+    pub(super) fn count(&mut self, verdict: Verdict) {
+        self.way.count(verdict);
     }
 
     /// Hands what has come to the device to `send`, with the mobile that it is for.
@@ -104,7 +125,7 @@ impl Packets {
         });
     }
 
-    /// Whose a packet is that another worker has received.
+    /// Whose a packet is that did not come by the device.
     pub(super) fn mobile_of(&self, packet: &Packet) -> Option<PublicKey> {
         self.owners.of(packet.destination())
     }
@@ -117,7 +138,7 @@ impl Packets {
         lane: &mut PacketLane,
         targets: &dyn Gate,
     ) {
-        let Self { way, owners, admitted } = self;
+        let Self { way, owners, admitted, .. } = self;
         way.deliver(now, lane, |packet| {
             if owners.of(packet.source()) != Some(mobile) {
                 return Verdict::Refused("spoofed");

@@ -1,5 +1,7 @@
 //! The base's [`Role`]: opens and offers connections, and follows its mobiles' associations.
 
+mod packet_routes;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::SocketAddr;
@@ -18,14 +20,13 @@ use lasthop_kernel::tcp::{self, Socket};
 use lasthop_kernel::turn::Source;
 use lasthop_session::{ConnId, Event, Reach, Refusal, Session, SessionId, Target};
 use lasthop_units::Time;
-use lasthop_wire::packet::Packet;
 
 use super::BaseConfig;
 use super::exits::{Done, Exits};
 use super::handoff::Handoffs;
 use super::memory::BaseMemory;
 use super::openings::{Admission, Openings};
-use super::packets::{self, Packets};
+use super::packets::Packets;
 use super::present::Present;
 use super::published_port::{PublishedPort, PublishedPorts};
 use super::reachable_families::ReachableFamilies;
@@ -38,8 +39,7 @@ use crate::backhaul::{BaseAssociationId, WithPeers};
 use crate::dial::{self, Dial};
 use crate::driver::{Asker, Client, CoreOf, Phase, Role, Timer};
 use crate::handshake;
-use crate::hop::{Hop, HopEvent};
-use crate::packets::Verdict;
+use crate::hop::HopEvent;
 use crate::resolve::Resolution;
 
 /// The listener number of the netlink socket that reports route changes; lower ones are published
@@ -134,18 +134,6 @@ impl BaseRole {
     /// It carries packets by a device, if there is one.
     pub(super) fn with_packets(self, packets: Option<Packets>) -> Self {
         Self { packets, ..self }
-    }
-
-    /// Puts a packet from another worker into its mobile's lane.
-    fn send_passed(&mut self, core: &mut CoreOf<Self>, bytes: &[u8]) {
-        let Some(packets) = &mut self.packets else { return };
-        let Ok(packet) = Packet::inspect(bytes) else { return };
-        let id = packets.mobile_of(&packet).and_then(|key| self.present.with(key));
-        if let Some(lane) = id.and_then(|id| core.hop.packets(id)) {
-            // What is refused is as good as lost.
-            let seed = packets.way().seed();
-            let _ = packets::send(core.now, seed, Some(lane), &packet, bytes);
-        }
     }
 
     /// The configuration can be read again from there.
@@ -434,21 +422,13 @@ impl Role for BaseRole {
     }
 
     fn handle_tun(&mut self, core: &mut CoreOf<Self>) {
-        let Self { packets: Some(packets), present, workers, .. } = self else { return };
-        let (now, seed) = (core.now, packets.way().seed());
-        packets.receive(now, |key, packet, bytes| {
-            if let Some(id) = present.with(key) {
-                return packets::send(now, seed, core.hop.packets(id), packet, bytes);
-            }
-            let others = workers.as_mut().is_some_and(|workers| workers.pass_packet_on(key, bytes));
-            if others { Verdict::Passed } else { packets::send(now, seed, None, packet, bytes) }
-        });
-        if let Some(workers) = workers {
-            workers.flush_packets();
-        }
+        self.send_received(core);
     }
 
     fn handle_packets(&mut self, core: &mut CoreOf<Self>, id: BaseAssociationId) {
+        if !matches!(id, BaseAssociationId::Mobile(_)) {
+            return self.take_from_base(core, id);
+        }
         let (of, packets) = ((id, self.key_of(id)), self.packets.as_mut());
         self.udp.deliver_packets(core, of, packets, self.targets.as_ref());
     }
@@ -619,6 +599,7 @@ impl Role for BaseRole {
         self.udp.close_idle(core.now, &mut core.reactor);
         let some = self.handoffs.as_mut().is_some_and(|handoffs| handoffs.advance(core));
         if some {
+            self.pass_left_on(core);
             let mobiles: Vec<_> = self.published_ports.mobiles().collect();
             mobiles.into_iter().for_each(|mobile| self.update_published_ports(core, mobile));
         }
@@ -666,7 +647,7 @@ impl Role for BaseRole {
                     }
                 }
                 Message::Packets(bundle) => {
-                    bundle.packets().for_each(|bytes| self.send_passed(core, bytes));
+                    bundle.packets().for_each(|bytes| self.send_known(core, bytes));
                 }
                 Message::Serve(allowed) => self.serve(core, &allowed),
                 Message::Report(client) => {

@@ -362,6 +362,8 @@ fn join(into: &mut Report, from: Report) {
     if let (Some(into), Some(from)) = (&mut into.tun, from.tun) {
         into.from_kernel += from.from_kernel;
         into.to_kernel += from.to_kernel;
+        into.to_bases += from.to_bases;
+        into.from_bases += from.from_bases;
         join_refused(&mut into.refused, from.refused);
     }
     if let (Some(into), Some(from)) = (&mut into.udp, from.udp) {

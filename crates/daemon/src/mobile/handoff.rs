@@ -243,7 +243,8 @@ impl MobileRole {
         self.previous_hop = Some(PreviousHop::new(self.at));
         if part != self.at {
             core.rekey(self.at, part);
-            self.at = part;
+            let left = std::mem::replace(&mut self.at, part);
+            self.carry_packets_on(core, left);
         }
         // The greeting goes first, so that the base knows what the rest belongs to.
         self.report_reached(core);

@@ -3,7 +3,7 @@
 use lasthop_kernel::packet_tun::PacketTun;
 use lasthop_kernel::transparent::{MobileTunnel, Numbers, Tunnel};
 use lasthop_units::Seed;
-use lasthop_wire::packet::IcmpError;
+use lasthop_wire::packet::{IcmpError, Packet};
 
 use super::{Core, MobileConfig, MobileRole};
 use crate::error::RunError;
@@ -46,5 +46,18 @@ impl MobileRole {
             Some(lane) => packets::send(now, seed, lane, packet, bytes, packet.source()),
             None => Verdict::Answered("no association", IcmpError::HostUnreachable),
         });
+    }
+
+    /// Sends by the present hop what has not left by the one before.
+    pub(super) fn carry_packets_on(&mut self, core: &mut Core, left: u32) {
+        let Some(way) = &mut self.packets else { return };
+        let Some(lane) = core.hop.packets_so_far(left) else { return };
+        let (now, taken) = (core.now, lane.take_back(core.now));
+        let Some(lane) = core.hop.packets(self.at) else { return };
+        for bytes in taken {
+            if let Ok(packet) = Packet::inspect(&bytes) {
+                way.count(packets::send(now, way.seed(), lane, &packet, &bytes, packet.source()));
+            }
+        }
     }
 }

@@ -148,6 +148,11 @@ impl TunWay {
         }
     }
 
+    /// Counts what came of a packet that did not come by the device: nobody is told of an error.
+    pub(crate) fn count(&mut self, verdict: Verdict) {
+        count(&mut self.refused, verdict);
+    }
+
     /// Hands the kernel what was delivered.
     pub(crate) fn flush(&mut self) {
         self.device.flush();
@@ -164,7 +169,8 @@ impl TunWay {
             }
         }
         let name = self.device.name().to_owned();
-        TunReport { name, from_kernel: counts.received, to_kernel: counts.sent, refused }
+        let (from_kernel, to_kernel) = (counts.received, counts.sent);
+        TunReport { name, from_kernel, to_kernel, refused, ..TunReport::default() }
     }
 }
 

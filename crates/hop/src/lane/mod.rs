@@ -155,6 +155,14 @@ impl PacketLane {
         self.settle();
     }
 
+    /// Takes back what is still worth sending and has not arrived for certain: what was not sent yet, and what was lost. For
+    /// whoever has a better way to the peer, or to where it has gone. What is on its way may arrive, and is left to that.
+    pub fn take_back(&mut self, now: Time) -> Vec<Vec<u8>> {
+        let taken = self.outgoing.take_back(now, &mut self.pool, &mut self.stats);
+        self.settle();
+        taken
+    }
+
     /// What became of packets.
     pub fn stats(&self) -> PacketStats {
         PacketStats {

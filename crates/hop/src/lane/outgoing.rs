@@ -1,5 +1,7 @@
 //! Packets on their way out: queued, sent, and sent again while they are worth it.
 
+mod take_back;
+
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 

@@ -19,6 +19,9 @@ const BASE_PROTOCOL: u8 = 81;
 /// The routing table that leads to the device, and the first of six priorities of routing rules; those of intercepted
 /// TCP follow.
 const NUMBERS: Numbers = Numbers { mark: Numbers::MOBILE.mark, table: 1070, priority: 1070 };
+/// The metric of routes to a base's device: where another base has the mobile, its route goes before (without a metric, which
+/// IPv6 takes for 1024).
+const BASE_METRIC: u32 = 4096;
 /// A process that has just ended may have left its lock with a child for a moment.
 const LOCK_PATIENCE: Duration = Duration::from_millis(200);
 
@@ -174,7 +177,10 @@ fn mobile(interface: u32, config: &MobileTunnel) -> Plan {
 fn base(device: &str, interface: u32, config: &BaseTunnel) -> Plan {
     let mut plan = plan(BASE_PROTOCOL);
     let mobiles = prefixes(config.mobiles.iter().map(Network::prefix));
-    let to = |to: &Prefix| Route { interface: Some(interface), ..Route::to(*to) };
+    let to = |to: &Prefix| {
+        let (interface, metric) = (Some(interface), Some(BASE_METRIC));
+        Route { interface, metric, ..Route::to(*to) }
+    };
     plan.routes.extend(mobiles.iter().map(to));
     let masqueraded = prefixes(config.masqueraded.iter().map(Network::prefix));
     if !masqueraded.is_empty() {

@@ -155,6 +155,23 @@ pub(super) static METRICS: &[Metric] = metrics! {
     Gauge "lasthop_packets_held" in "bytes":
         "Bytes of packets that are queued, on their way, or waiting for others at this moment.",
         |view, to| each_packets(view, to, |p| p.bytes_held);
+    Counter "lasthop_tun_packets":
+        "Packets of the TUN device: from and to the kernel, and from and to other bases.",
+        |view, to| {
+            let Some(tun) = &view.report.tun else { return };
+            let kernel = [("from_kernel", tun.from_kernel), ("to_kernel", tun.to_kernel)];
+            let bases = [("from_bases", tun.from_bases), ("to_bases", tun.to_bases)];
+            for (way, count) in kernel.into_iter().chain(bases) {
+                to.add(vec![("way", way.to_owned())], Some(count));
+            }
+        };
+    Counter "lasthop_tun_refused": "Packets of the TUN device that were dropped.",
+        |view, to| {
+            let refused = view.report.tun.iter().flat_map(|tun| &tun.refused);
+            for (reason, count) in refused.take(EVENTS_MAX) {
+                to.add(vec![("reason", reason.clone())], Some(*count));
+            }
+        };
     Gauge "lasthop_udp_sockets": "UDP sockets of applications at this moment.",
         |view, to| to.only(view.report.udp.as_ref().map(|udp| udp.sockets));
     Counter "lasthop_udp_datagrams":

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use lasthop_control::{
     AgentReport, AssociationReport, BaseReport, ConnectionReport, Counters, HandoffReport,
     HandoffState, Handoffs, InterfaceReport, MemoryReport, PacketReport, PeerReport, Report,
-    UdpReport,
+    TunReport, UdpReport,
 };
 use proptest::prelude::*;
 
@@ -104,6 +104,13 @@ fn base() -> Report {
         ],
         peers: vec![peer("b2", true), peer("b3", false)],
         memory: Some(MemoryReport { bound: 1 << 30, promised: 5 << 20 }),
+        tun: Some(TunReport {
+            name: "lasthop0".to_owned(),
+            from_kernel: 70,
+            to_bases: 8,
+            refused: BTreeMap::from([("spoofed".to_owned(), 9)]),
+            ..TunReport::default()
+        }),
         udp: Some(UdpReport {
             sockets: 3,
             to_hop: 40,
@@ -217,6 +224,9 @@ fn a_base_tells_of_each_mobile_and_each_peer() {
         "lasthop_memory_promised_bytes 5242880",
         r#"lasthop_association_memory_bytes{peer="ijklmnop"} 65536"#,
         r#"lasthop_handoff_connections_total{outcome="migrated"} 6"#,
+        r#"lasthop_tun_packets_total{way="from_kernel"} 70"#,
+        r#"lasthop_tun_packets_total{way="to_bases"} 8"#,
+        r#"lasthop_tun_refused_total{reason="spoofed"} 9"#,
         "lasthop_udp_sockets 3",
         r#"lasthop_udp_datagrams_total{direction="from_hop"} 50"#,
         r#"lasthop_udp_refused_total{reason="target"} 6"#,

@@ -309,6 +309,24 @@ fn only_what_understands_marks_is_marked() {
     assert!(!mark_ce(&mut [0x60; 39]));
 }
 
+#[test]
+fn a_packet_is_passed_on_as_often_as_it_allows() {
+    for mut bytes in packets() {
+        let v4 = bytes[0] >> 4 == 4;
+        let at = if v4 { 8 } else { 7 };
+        let (allowed, before) = (bytes[at], bytes.clone());
+        let passed = (0..256).filter(|_| lower_hop_limit(&mut bytes)).count();
+        assert_eq!(passed, usize::from(allowed.saturating_sub(1)));
+        assert_eq!(bytes[at], allowed.min(1));
+        assert!(!v4 || checksum::of(&bytes[..20]) == 0);
+        let changed = bytes.iter().zip(&before).enumerate().filter(|(_, (is, was))| is != was);
+        assert!(changed.map(|(n, _)| n).all(|n| n == at || (v4 && (10..12).contains(&n))));
+    }
+    assert!(!lower_hop_limit(&mut []));
+    assert!(!lower_hop_limit(&mut [0x45; 19]));
+    assert!(!lower_hop_limit(&mut [0x60; 39]));
+}
+
 fn error_about(error: IcmpError, of: &[u8]) -> Option<Vec<u8>> {
     let mut out = [0xaa; 1400];
     let from = if of[0] >> 4 == 4 { ROUTER4 } else { ROUTER6 };

@@ -115,7 +115,7 @@ impl MobileEntry {
     /// One of all its addresses.
     pub(in crate::base) fn any(&self) -> Option<IpAddr> {
         let network = self.network.first().map(|network| network.prefix().0);
-        self.address.first().copied().or(network)
+        self.address.first().copied().or(network).or(self.tun.first().copied())
     }
 }
 

@@ -4,7 +4,7 @@ pub(super) mod allow;
 pub(super) mod handoff;
 
 use std::collections::BTreeMap;
-use std::net::{Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
 use std::thread;
@@ -215,6 +215,12 @@ impl BaseConfig {
     pub(super) fn allowed(&self) -> Result<Vec<Allowed>, KeyFileError> {
         let files = self.psks.iter().map(|(key, path)| (*key, path.as_path()));
         Ok(PresharedKeys::load(files)?.allowed(self.allow.iter().copied()))
+    }
+
+    /// The addresses of a mobile for which packets come to whichever base it is at: not those that a base masquerades.
+    pub(super) fn routed(&self, mobile: &MobileEntry) -> impl Iterator<Item = IpAddr> {
+        let tun = self.tun.as_ref().filter(|tun| !tun.masquerade).map(|_| mobile.tun.clone());
+        mobile.address.clone().into_iter().chain(tun.into_iter().flatten())
     }
 }
 

@@ -15,6 +15,7 @@ use lasthop_session::{ConnId, SessionId};
 use lasthop_units::{Duration, Time, gather};
 
 use super::{Fallback, HandoffFile, MobileEntry, Mode};
+use crate::base::BaseConfig;
 use crate::base::exits::{Done, Helper};
 use crate::error::RunError;
 use crate::relay::{Paused, Relay};
@@ -30,7 +31,10 @@ pub(super) type Outcome = (ConnId, String, Result<Dumped, (Option<Relay>, Migrat
 pub(in crate::base) struct Migration {
     helper: Helper,
     routing: Routing,
+    /// From where mobiles' connections leave.
     addresses: BTreeMap<PublicKey, Vec<IpAddr>>,
+    /// For what packets follow them: these, and those of packets alone.
+    routed: BTreeMap<PublicKey, Vec<IpAddr>>,
     /// Mobiles whose packets come here.
     here: BTreeSet<PublicKey>,
     /// Mobiles of whose connections none is elsewhere any more, and when strays are to be reset, so
@@ -87,15 +91,22 @@ impl Migration {
 
     /// The same for another worker of the base, whose way to the helper this is. It has moved nothing yet.
     pub(in crate::base) fn beside(&self, helper: &Helper) -> Self {
-        Self::over(helper.clone(), self.routing.clone(), self.addresses.clone())
+        let (addresses, routed) = (self.addresses.clone(), self.routed.clone());
+        Self::over(helper.clone(), self.routing.clone(), addresses, routed)
     }
 
     /// Nothing has moved.
-    fn over(helper: Helper, routing: Routing, addresses: BTreeMap<PublicKey, Vec<IpAddr>>) -> Self {
+    fn over(
+        helper: Helper,
+        routing: Routing,
+        addresses: BTreeMap<PublicKey, Vec<IpAddr>>,
+        routed: BTreeMap<PublicKey, Vec<IpAddr>>,
+    ) -> Self {
         Self {
             helper,
             routing,
             addresses,
+            routed,
             here: BTreeSet::new(),
             whole: BTreeMap::new(),
             leaving: BTreeMap::new(),
@@ -106,9 +117,10 @@ impl Migration {
     /// `None` if nothing is to migrate, or nothing can: then that is logged, with what still works.
     pub(in crate::base) fn start(
         settings: &HandoffFile,
-        mobiles: &[MobileEntry],
+        config: &BaseConfig,
         helper: Option<&Helper>,
     ) -> Option<Self> {
+        let mobiles = &config.mobiles;
         if settings.mode() != Mode::Migrate {
             return None;
         }
@@ -125,13 +137,16 @@ impl Migration {
             tracing::warn!(%error, "connections cannot migrate: falling back to anchor");
             return None;
         }
-        let routing =
-            Routing::new(settings.route(), settings.interface.clone(), settings.hook.clone());
+        // A mobile whose packets are carried is reached by the device.
+        let device = config.tun.as_ref().filter(|_| settings.route() == RouteMode::Route);
+        let interface = device.map_or(settings.interface.clone(), |tun| Some(tun.name.clone()));
+        let routing = Routing::new(settings.route(), interface, settings.hook.clone());
         let routing = routing
             .inspect_err(|error| tracing::warn!(%error, "connections cannot migrate"))
             .ok()?;
         let addresses = gather(mobiles.iter().map(|m| (m.key.0, m.address.clone())));
-        Some(Self::over(helper, routing, addresses))
+        let routed = gather(mobiles.iter().map(|m| (m.key.0, config.routed(m).collect())));
+        Some(Self::over(helper, routing, addresses, routed))
     }
 
     /// Whether packets for mobiles' addresses are to come here, and nothing has them come.
@@ -283,7 +298,7 @@ impl Migration {
 
     /// A mobile has connections here: packets for its addresses are to come here.
     pub(super) fn end_move(&mut self, mobile: PublicKey) {
-        if self.addresses.contains_key(&mobile) && self.here.insert(mobile) {
+        if self.routed.contains_key(&mobile) && self.here.insert(mobile) {
             self.gain(mobile);
         }
     }
@@ -291,7 +306,7 @@ impl Migration {
     /// A mobile has all of its connections here, and none elsewhere. Packets for its addresses are to
     /// come here, wherever they went meanwhile, and strays are to be reset.
     pub(super) fn end_move_whole(&mut self, now: Time, mobile: PublicKey) {
-        if self.addresses.contains_key(&mobile) {
+        if self.routed.contains_key(&mobile) {
             self.here.insert(mobile);
             self.gain(mobile);
             self.whole.insert(mobile, now + ANSWER_DELAY);
@@ -367,7 +382,7 @@ impl Migration {
         mobile: PublicKey,
         change: impl Fn(&Routing, &mut Admin, IpAddr) -> Result<(), MigrateError> + Send + 'static,
     ) {
-        let addresses = self.addresses.get(&mobile).cloned().unwrap_or_default();
+        let addresses = self.routed.get(&mobile).cloned().unwrap_or_default();
         let routing = self.routing.clone();
         self.helper.submit(move |admin| {
             for address in addresses {
@@ -397,7 +412,7 @@ mod tests {
     use lasthop_units::Seed;
 
     use super::*;
-    use crate::base::{Base, BaseConfig, BaseFile};
+    use crate::base::{Base, BaseFile};
     use crate::keyfile::{self, Existing};
 
     /// A base in a namespace of its own, where mobiles are announced on the loopback interface.
@@ -464,6 +479,7 @@ mod tests {
                     helper: worker.handle().clone(),
                     routing: Routing::new(RouteMode::None, None, vec![]).unwrap(),
                     addresses: BTreeMap::from([(its, vec![own]), (another, vec![other])]),
+                    routed: BTreeMap::new(),
                     here: BTreeSet::new(),
                     whole: BTreeMap::new(),
                     leaving: BTreeMap::new(),

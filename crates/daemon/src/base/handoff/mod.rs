@@ -2,6 +2,7 @@
 //! whoever reads the log.
 
 mod migration;
+mod strays;
 mod wires;
 
 use std::collections::BTreeMap;
@@ -17,13 +18,16 @@ use lasthop_session::handoff::{self, BaseKeys};
 use lasthop_session::station::{self, Note, NoteKind, Station};
 use lasthop_session::{Event, Session, SessionId};
 use lasthop_units::{Bytes, Time};
+use lasthop_wire::packet::Packet;
 
 pub(super) use self::migration::Migration;
+use self::strays::Strays;
 use self::wires::{BaseWires, HandoffContext};
 use super::{BaseConfig, Fallback, HandoffConfig, HandoffFile, MobileEntry, Mode, Surrogate};
 use crate::backhaul::{BaseAssociationId, Peer, Purpose, WithPeers};
 use crate::driver;
-use crate::hop::HopEvent;
+use crate::hop::{Hop, HopEvent};
+use crate::packets::Verdict;
 
 /// Messages in one round; what is left waits for the next.
 const ROUND_MAX: usize = 1024;
@@ -69,7 +73,7 @@ impl Handoffs {
         let patience = handoff::Config { memory_max, ..config_of_base };
         Self {
             station: Station::new(patience, own, authority),
-            means: HandoffContext { config, migration },
+            means: HandoffContext { config, migration, strays: Strays::default() },
             links: BTreeMap::new(),
             copies: BTreeMap::new(),
             reported: BTreeMap::new(),
@@ -100,6 +104,7 @@ impl Handoffs {
     ) {
         let (now, Self { station, means, .. }) = (core.now, &mut *self);
         for mobile in removed {
+            means.strays.stay(*mobile);
             station.authority_mut().deny_mobile(mobile);
             station.revoke(&mut BaseWires { core, means }, now, *mobile);
         }
@@ -116,6 +121,26 @@ impl Handoffs {
         if let Some(migration) = &mut self.means.migration {
             migration.end_move(mobile);
         }
+    }
+
+    /// A mobile that has just gone to another base.
+    pub(super) fn poll_left(&mut self) -> Option<PublicKey> {
+        self.means.strays.poll_left()
+    }
+
+    /// Passes a packet on to the base that its mobile has gone to; none if it is not known to have gone.
+    pub(super) fn pass_on(
+        &mut self,
+        hop: &mut WithPeers,
+        (now, seed): (Time, u64),
+        mobile: PublicKey,
+        packet: &Packet,
+        bytes: &[u8],
+    ) -> Option<Verdict> {
+        let base = self.means.strays.base_of(mobile)?;
+        let link = self.copies.get(&base).map(|part| BaseAssociationId::Link(*part));
+        let lane = link.and_then(|link| hop.packets(link));
+        Some(self.means.strays.pass_on(now, seed, lane, packet, bytes))
     }
 
     /// Something happened to an association.

@@ -14,6 +14,7 @@ use lasthop_session::station::{
 use lasthop_session::{ConnId, ResetReason, Session, SessionId, Target};
 use lasthop_units::Bytes;
 
+use super::strays::Strays;
 use super::{Core, Fallback, HandoffConfig, Migration, Mode, far_session};
 use crate::backhaul::{BaseAssociationId, Peer, Purpose};
 use crate::driver::Phase;
@@ -25,6 +26,7 @@ pub(super) struct HandoffContext {
     pub(super) config: HandoffConfig,
     /// Absent where nothing migrates.
     pub(super) migration: Option<Migration>,
+    pub(super) strays: Strays,
 }
 
 impl HandoffContext {
@@ -155,7 +157,7 @@ impl Wires<PublicKey, BaseAssociationId, Key> for BaseWires<'_> {
         if relay.is_over() {
             return None;
         }
-        let HandoffContext { config, migration } = &*self.means;
+        let HandoffContext { config, migration, .. } = &*self.means;
         let (mode, fallback) = (config.settings.mode(), config.settings.fallback());
         let migrates = mode == Mode::Migrate
             && migration.as_ref().is_some_and(|m| m.moves(mobile, &relay.socket.fd));
@@ -305,12 +307,16 @@ impl Wires<PublicKey, BaseAssociationId, Key> for BaseWires<'_> {
 
     fn reroute(&mut self, session: SessionId, mobile: Option<PublicKey>, to: PublicKey) {
         let via = self.means.peer(to).map(|peer| peer.via);
+        if let Some(mobile) = mobile {
+            self.means.strays.leave(mobile, to);
+        }
         if let Some(migration) = &mut self.means.migration {
             migration.handle_given(session, mobile, via);
         }
     }
 
     fn end_move(&mut self, mobile: PublicKey) {
+        self.means.strays.stay(mobile);
         if let Some(migration) = &mut self.means.migration {
             migration.end_move_whole(self.core.now, mobile);
         }

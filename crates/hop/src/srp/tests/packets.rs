@@ -489,3 +489,40 @@ fn a_hostile_peer_fills_no_memory() {
         assert!(part.is_some() || (packets.bytes_held == 0 && taken > 1000), "{packets:?}");
     }
 }
+
+/// MHP-22: what has not arrived can be taken back, and what is taken back does not arrive. The lane goes on.
+#[test]
+fn what_is_taken_back_has_not_arrived_and_does_not() {
+    for seed in 0..40 {
+        let mut w = lossy(seed, 0.15);
+        // More than the hop carries, so that queues stand; some are cut.
+        let mut flows: Vec<Flow> =
+            (0..4).map(|n| Flow::new(n, Duration::from_micros(400 + 300 * n))).collect();
+        let length = |f: &Flow| 60 + (f.sent * 131 % 3000) as usize;
+        let at = Time::from_millis(300 + 37 * seed);
+        let mut sink = run(&mut w, &mut flows, length, None, at);
+        let taken = w.ends[0][0].packets().unwrap().take_back(at);
+        assert!(!taken.is_empty(), "seed {seed}");
+        let before: Vec<u64> = flows.iter().map(|flow| flow.sent).collect();
+        let rest = run(&mut w, &mut flows, length, None, at + Duration::from_secs(2));
+        for flow in &mut flows {
+            flow.until = at;
+        }
+        let end = run(&mut w, &mut flows, length, None, at + Duration::from_secs(5));
+        for more in [rest, end] {
+            for (flow, came) in more.of {
+                sink.of.entry(flow).or_default().extend(came);
+            }
+        }
+        for (flow, before) in flows.iter().zip(before) {
+            let of_flow = taken.iter().filter(|data| data[16..24] == flow.flow.to_be_bytes());
+            let number = |data: &Vec<u8>| u64::from_be_bytes(data[..8].try_into().unwrap());
+            let taken: Vec<u64> = of_flow.map(number).collect();
+            let came = sink.numbers(flow.flow);
+            assert!(taken.is_sorted_by(|a, b| a < b), "seed {seed}: {taken:?}");
+            assert!(came.is_sorted_by(|a, b| a < b), "seed {seed}");
+            assert!(taken.iter().all(|n| !came.contains(n)), "seed {seed}, flow {}", flow.flow);
+            assert!(came.iter().filter(|n| **n >= before).count() > 100, "seed {seed}: it goes on");
+        }
+    }
+}
