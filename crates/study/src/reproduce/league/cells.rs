@@ -6,7 +6,7 @@ use std::sync::Arc;
 use lasthop_units::Scheme;
 
 use crate::reproduce::cell::once_each;
-use crate::reproduce::sheet::{Sheet, sheet};
+use crate::reproduce::sheet::{Sheet, SheetPoint, sheet};
 use crate::reproduce::{Label, ReproduceError};
 use crate::scenario::Scenario;
 
@@ -30,6 +30,12 @@ pub(super) const GROUNDS: [Ground; 3] = [
     Ground { sheet: sheet!("league", "train.toml"), radios: &["radio", "wlan"], hops: 2.0 },
 ];
 
+/// Where packets that are not TCP's cross: the hop of the first ground, alone on it.
+pub(super) const PACKETS: Sheet = Sheet {
+    path: "docs/examples/sim-packets.toml",
+    text: include_str!("../../../../../docs/examples/sim-packets.toml"),
+};
+
 /// What crosses the network.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Load {
@@ -39,13 +45,32 @@ pub enum Load {
     Upload,
     /// Four downloads of one mobile at once.
     Four,
+    /// The packets of a call, to the mobile.
+    Call,
+    /// One transfer to the mobile as QUIC does it.
+    Quic,
 }
 
 impl Load {
-    const ALL: [Self; 3] = [Self::Download, Self::Upload, Self::Four];
+    /// Those of TCP, which the grounds have.
+    const TCP: [Self; 3] = [Self::Download, Self::Upload, Self::Four];
 
     fn of_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|load| load.to_string() == name)
+        Self::TCP.into_iter().find(|load| load.to_string() == name)
+    }
+
+    /// What a flow of datagrams is, by the name of its traffic.
+    fn of_packets(traffic: &str) -> Option<Self> {
+        match traffic {
+            "voice" => Some(Self::Call),
+            "quic-like" => Some(Self::Quic),
+            _ => None,
+        }
+    }
+
+    /// Whether it is TCP's.
+    pub fn is_tcp(self) -> bool {
+        Self::TCP.contains(&self)
     }
 
     /// What is measured under it.
@@ -55,6 +80,10 @@ impl Load {
                 &[Measure::Goodput, Measure::Timeouts, Measure::Delay, Measure::Overhead]
             }
             Self::Four => &[Measure::Fairness],
+            Self::Call => {
+                &[Measure::Lost, Measure::AddedMedian, Measure::AddedMost, Measure::Opinion]
+            }
+            Self::Quic => &[Measure::Rate, Measure::AddedMedian, Measure::AddedMost],
         }
     }
 }
@@ -72,6 +101,16 @@ pub enum Measure {
     Overhead,
     /// Jain's index of four flows of one mobile (MET-7).
     Fairness,
+    /// The share of a call's packets that never arrive, in per cent.
+    Lost,
+    /// By how much the delay of packets exceeds the path's own, the median.
+    AddedMedian,
+    /// The same, and what 99 % of those that arrive do not exceed.
+    AddedMost,
+    /// A call's mean opinion score, from 1 to 4.5.
+    Opinion,
+    /// What a transfer of datagrams brings.
+    Rate,
 }
 
 impl Measure {
@@ -83,6 +122,11 @@ impl Measure {
             Self::Delay => "delay",
             Self::Overhead => "overhead",
             Self::Fairness => "fairness",
+            Self::Lost => "lost",
+            Self::AddedMedian => "p50",
+            Self::AddedMost => "p99",
+            Self::Opinion => "mos",
+            Self::Rate => "rate",
         }
     }
 
@@ -91,9 +135,11 @@ impl Measure {
         match self {
             Self::Goodput => "% of the limit",
             Self::Timeouts => "timeouts",
-            Self::Delay => "ms",
+            Self::Delay | Self::AddedMedian | Self::AddedMost => "ms",
             Self::Overhead => "bytes for a byte",
-            Self::Fairness => "1",
+            Self::Fairness | Self::Opinion => "1",
+            Self::Lost => "%",
+            Self::Rate => "Mbit/s",
         }
     }
 }
@@ -112,11 +158,11 @@ pub struct LeagueRun {
 }
 
 impl LeagueRun {
-    /// The label of what is measured here: a table such as `goodput` or `upload-goodput`, the sender
-    /// as the row and the condition as the column.
+    /// The label of what is measured here: a table such as `goodput`, `upload-goodput` or `call-mos`,
+    /// the sender as the row and the condition as the column.
     pub fn label(&self, measure: Measure) -> Label {
         let table = match self.load {
-            Load::Upload => format!("upload-{}", measure.name()),
+            Load::Upload | Load::Call | Load::Quic => format!("{}-{}", self.load, measure.name()),
             Load::Download | Load::Four => measure.name().to_owned(),
         };
         Label::new([&table, &self.sender, &self.condition, &self.scheme])
@@ -136,6 +182,8 @@ impl fmt::Display for Load {
             Self::Download => "download",
             Self::Upload => "upload",
             Self::Four => "four",
+            Self::Call => "call",
+            Self::Quic => "quic",
         })
     }
 }
@@ -145,7 +193,7 @@ impl fmt::Display for Load {
 pub(super) struct Case {
     /// The scenario.
     pub(super) scenario: Arc<Scenario>,
-    /// The radio links.
+    /// The radio links that bound what TCP can bring; none where it is not TCP that crosses.
     pub(super) radios: &'static [&'static str],
     /// How many of them a packet crosses.
     pub(super) hops: f64,
@@ -171,7 +219,26 @@ pub(super) fn all() -> Result<Vec<Entry>, ReproduceError> {
             }
         }
     }
+    entries.extend(packets()?);
     Ok(entries)
+}
+
+/// Packets that are not TCP's, under the schemes that the file names: what the others do is TCP's alone.
+fn packets() -> Result<Vec<Entry>, ReproduceError> {
+    let entry = |(settings, scenario): SheetPoint| {
+        let traffic = settings.at("kind");
+        let load = Load::of_packets(traffic)
+            .ok_or_else(|| ReproduceError::Beside(format!("{}: kind {traffic}", PACKETS.path)))?;
+        let loss = settings.at("link.radio.loss").trim_end_matches('%');
+        let place = LeagueRun {
+            condition: format!("loss {loss} %"),
+            sender: traffic.to_owned(),
+            scheme: settings.at("scheme").to_owned(),
+            load,
+        };
+        Ok((place, Ok(Case { scenario, radios: &[], hops: 1.0 })))
+    };
+    PACKETS.points()?.into_iter().map(entry).collect()
 }
 
 fn run_on(ground: &Ground) -> Result<Vec<(LeagueRun, Case)>, ReproduceError> {

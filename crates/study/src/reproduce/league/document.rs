@@ -2,7 +2,7 @@
 
 use lasthop_units::Scheme;
 
-use super::cells::GROUNDS;
+use super::cells::{GROUNDS, PACKETS};
 use super::gain::{MARGIN, Verdict};
 use super::print::{Told, verdicts};
 use super::{Board, Cell, ID};
@@ -26,14 +26,15 @@ pub(super) fn report(
         prose.section("downloads").section(goodputs(prose, &board, "")),
         prose.section("others").section(others(prose, &board)),
         prose.section("uploads").section(uploads),
+        prose.section("packets").section(packets(prose, &Board::of_packets(cells))),
     ];
     let absent = absent(cells);
     if !absent.is_empty() {
         sections.push(prose.section("absent").section([Block::Notes(absent)]));
     }
-    let files = GROUNDS.iter().flat_map(|ground| {
-        let path = Block::Paragraph(ground.sheet.path.to_owned());
-        [path, Block::Code(ground.sheet.text.to_owned())]
+    let sheets = GROUNDS.iter().map(|ground| ground.sheet).chain([PACKETS]);
+    let files = sheets.flat_map(|sheet| {
+        [Block::Paragraph(sheet.path.to_owned()), Block::Code(sheet.text.to_owned())]
     });
     sections.push(prose.section("scenarios").section(files));
     let command = [
@@ -131,6 +132,24 @@ fn others(prose: &Prose, board: &Board<'_>) -> Vec<Block> {
     for name in ["delay", "fairness", "overhead"] {
         for sender in &board.senders {
             let caption = words.filled(name, &[("sender", &senders.text(sender))]);
+            blocks.extend(table(board, name, sender, &caption, |cell, _, _| {
+                value(cell.ours.estimate())
+            }));
+        }
+    }
+    blocks
+}
+
+/// Packets that are not TCP's: a table for each measure of each kind.
+fn packets(prose: &Prose, board: &Board<'_>) -> Vec<Block> {
+    let words = prose.section("packets");
+    let mut blocks = Vec::new();
+    for (sender, names) in [
+        ("voice", &["call-mos", "call-lost", "call-p50", "call-p99"][..]),
+        ("quic-like", &["quic-rate", "quic-p50", "quic-p99"]),
+    ] {
+        for name in names {
+            let caption = words.text(name);
             blocks.extend(table(board, name, sender, &caption, |cell, _, _| {
                 value(cell.ours.estimate())
             }));

@@ -1,5 +1,5 @@
 //! The league table: every scheme under every condition, with the senders of the papers' time and
-//! with today's.
+//! with today's; and calls and transfers of datagrams, for which few schemes do anything.
 //!
 //! A run gives several cells at once, and a cell has no published counterpart, so that the league
 //! has cells and runs of its own. All schemes meet the same luck: the gain of a scheme is the mean
@@ -245,12 +245,22 @@ pub(super) struct Board<'a> {
 }
 
 impl<'a> Board<'a> {
+    /// Of what TCP carries.
     pub(super) fn new(cells: &'a [Cell]) -> Self {
-        let names = |of: fn(&LeagueRun) -> &String| {
-            once_each(cells.iter().map(|cell| of(&cell.place).as_str()))
-        };
+        Self::of(cells, Load::is_tcp)
+    }
+
+    /// Of packets that are not TCP's.
+    pub(super) fn of_packets(cells: &'a [Cell]) -> Self {
+        Self::of(cells, |load| !load.is_tcp())
+    }
+
+    fn of(cells: &'a [Cell], is_in: impl Fn(Load) -> bool) -> Self {
+        let cells = || cells.iter().filter(|cell| is_in(cell.place.load));
+        let names =
+            |of: fn(&LeagueRun) -> &String| once_each(cells().map(|cell| of(&cell.place).as_str()));
         Self {
-            cells: cells.iter().map(|cell| (cell.label.words(), cell)).collect(),
+            cells: cells().map(|cell| (cell.label.words(), cell)).collect(),
             conditions: names(|place| &place.condition),
             senders: names(|place| &place.sender),
             schemes: names(|place| &place.scheme),

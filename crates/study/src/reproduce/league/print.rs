@@ -91,7 +91,35 @@ pub fn tables(cells: &[Cell]) -> String {
             board.at(name, sender, condition, scheme).map(value)
         });
     }
+    packets(&mut out, &Board::of_packets(cells));
     out
+}
+
+/// Calls and transfers of datagrams: two values of a cell in each column.
+fn packets(out: &mut String, board: &Board<'_>) {
+    let mut pair = |title: &str, names: [&str; 2], digits: [usize; 2]| {
+        table(out, board, title, names[0], |sender, condition, scheme| {
+            let told = |n: usize| {
+                let mean = board.at(names[n], sender, condition, scheme).and_then(Cell::mean);
+                mean.map_or_else(|| "-".to_owned(), |mean| format!("{mean:.*}", digits[n]))
+            };
+            Some(format!("{} {:>6}", told(0), told(1)))
+        });
+    };
+    let added = "delay beyond the path's own, median and 99 %, in ms";
+    pair("a call: mean opinion score, and lost packets in %", ["call-mos", "call-lost"], [2, 2]);
+    pair(&format!("a call: {added}"), ["call-p50", "call-p99"], [1, 1]);
+    pair(&format!("a transfer of datagrams: {added}"), ["quic-p50", "quic-p99"], [1, 1]);
+    table(
+        out,
+        board,
+        "a transfer of datagrams: goodput in Mbit/s",
+        "quic-rate",
+        |sender, condition, scheme| {
+            let cell = board.at("quic-rate", sender, condition, scheme)?;
+            Some(cell.mean().map_or_else(|| "-".to_owned(), |rate| format!("{rate:.2}")))
+        },
+    );
 }
 
 fn goodputs(out: &mut String, board: &Board<'_>, way: &str, before: &str) {

@@ -46,6 +46,11 @@ fn take(case: &Case, outcome: &Outcome, measure: Measure) -> Result<f64, Failure
             }
             Ok(carried / case.hops / received)
         }
+        Measure::Lost => Ok(100.0 * metric("it.residual_loss")?),
+        Measure::AddedMedian => Ok(1e3 * metric("it.added_p50_s")?),
+        Measure::AddedMost => Ok(1e3 * metric("it.added_p99_s")?),
+        Measure::Opinion => metric("it.mos"),
+        Measure::Rate => Ok(1e-6 * metric("it.goodput_bps")?),
         Measure::Fairness => {
             let bulk = case.scenario.flows.iter().filter(|flow| flow.name.starts_with("bulk"));
             let rate = |name: &str| metric(&format!("{name}.goodput_bps"));

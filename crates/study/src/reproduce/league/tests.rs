@@ -18,7 +18,9 @@ fn mean(league: &League, label: &str) -> f64 {
 #[test]
 fn every_scheme_has_a_cell_under_every_condition() {
     let labels = labels().unwrap();
-    let columns: BTreeSet<&str> = labels.iter().map(|l| l.column.as_str()).collect();
+    let of_packets = |l: &Label| l.row == "voice" || l.row == "quic-like";
+    let columns = labels.iter().filter(|l| !of_packets(l)).map(|l| l.column.as_str());
+    let columns: BTreeSet<&str> = columns.collect();
     let conditions = [
         "clean",
         "fades",
@@ -34,6 +36,11 @@ fn every_scheme_has_a_cell_under_every_condition() {
     for table in ["goodput", "timeouts", "delay", "overhead", "fairness", "upload-goodput"] {
         let cells = labels.iter().filter(|l| l.table == table).count();
         assert_eq!(cells, Scheme::ALL.len() * conditions.len() * 2, "{table}");
+    }
+    for (table, kind) in [("call-mos", "voice"), ("call-lost", "voice"), ("quic-rate", "quic-like")]
+    {
+        let cells = labels.iter().filter(|l| l.table == table && l.row == kind).count();
+        assert_eq!(cells, 4 * 4, "{table}: four losses and four schemes");
     }
 }
 
@@ -110,6 +117,38 @@ fn obtcp_beats_snoop_over_two_lossy_hops() {
     assert!(of("obtcp") > 1.2 * of("snoop") && of("snoop") > 1.2 * of("none"));
 }
 
+/// SRP-30: a call over the hop's lane loses less, and is better to hear, than without help or with a helper
+/// that only TCP has.
+#[test]
+fn a_call_by_srp_loses_less_than_one_that_nobody_repairs() {
+    let league = league(2, &["voice"]);
+    for loss in [5, 10, 20] {
+        let of = |what: &str, scheme: &str| {
+            mean(&league, &format!("{what}/voice/loss {loss} %/{scheme}"))
+        };
+        for other in ["none", "snoop"] {
+            let [ours, theirs] = ["srp", other].map(|scheme| of("call-lost", scheme));
+            assert!(ours < theirs / 20.0, "{loss} %: {ours} against {other}'s {theirs}");
+            let [ours, theirs] = ["srp", other].map(|scheme| of("call-mos", scheme));
+            assert!(ours > theirs + 0.3, "{loss} %: {ours} against {other}'s {theirs}");
+        }
+        assert_eq!(of("call-lost", "snoop"), of("call-lost", "none"), "snoop sees TCP alone");
+    }
+}
+
+/// SRP-33: a transfer that takes losses for congestion does not see those that the lane repairs.
+#[test]
+fn a_transfer_of_datagrams_by_srp_is_faster_over_every_loss() {
+    let league = league(1, &["quic-rate"]);
+    for (loss, times) in [(5, 3.0), (10, 4.0), (20, 5.0)] {
+        let of =
+            |scheme: &str| mean(&league, &format!("quic-rate/quic-like/loss {loss} %/{scheme}"));
+        for other in ["none", "snoop", "delayed-dupacks"] {
+            assert!(of("srp") > times * of(other), "{loss} %: {} {}", of("srp"), of(other));
+        }
+    }
+}
+
 #[test]
 fn no_goodput_is_above_the_limit() {
     let league = league(1, &["none", "srp", "snoop", "rwc"]);
@@ -137,8 +176,11 @@ fn a_choice_runs_what_it_needs_and_nothing_else() {
 
 #[test]
 fn tables_lines_and_report_tell_of_every_cell() {
-    let league = league(1, &["gaps/none", "gaps/obtcp", "gaps/freeze"]);
+    let league =
+        league(1, &["gaps/none", "gaps/obtcp", "gaps/freeze", "voice/loss5%", "quic-like"]);
     let text = tables(&league.cells);
+    assert!(text.contains("a call: mean opinion score, and lost packets in %: voice"), "{text}");
+    assert!(text.contains("a transfer of datagrams: goodput in Mbit/s: quic-like"), "{text}");
     assert!(text.contains("obtcp") && text.contains("n/a"), "{text}");
     assert!(text.contains("downloads: goodput in % of the limit, and timeouts: cubic"), "{text}");
     let lines = json_lines(&league.cells).unwrap();
@@ -151,6 +193,7 @@ fn tables_lines_and_report_tell_of_every_cell() {
     }
     let html = league.report.to_html();
     assert!(html.contains("papers/league/hop.toml") && html.contains("needs a mobile router"));
+    assert!(html.contains("docs/examples/sim-packets.toml") && html.contains("mean opinion score"));
 }
 
 /// Cells with values of their own, without a simulation.
