@@ -155,6 +155,7 @@ fn measure_flow(flow: &Flow, ends: &Ends<'_>, metrics: &mut Metrics) {
         add("latency_s", waited / waits.len() as f64);
         add("latency_median_s", quantile(&sorted, 0.5));
         add("latency_p95_s", quantile(&sorted, 0.95));
+        add("latency_p99_s", quantile(&sorted, 0.99));
         add("answers", waits.len() as f64);
     }
     add("timeouts", ends.total(|s| s.timeouts));

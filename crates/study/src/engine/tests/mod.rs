@@ -1,3 +1,4 @@
+mod beside;
 mod datagrams;
 mod edge;
 mod order;

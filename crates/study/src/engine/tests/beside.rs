@@ -1,0 +1,86 @@
+//! A call, and a user who types, beside a download that fills the same hop.
+
+use super::*;
+
+const BESIDE: &str = r#"
+scheme = "srp"
+duration = "60s"
+[node]
+server = "fixed-host"
+base = "base"
+phone = "mobile-host"
+[link.wire]
+between = ["server", "base"]
+rate = "100Mbit/s"
+delay = "20ms"
+[link.radio]
+between = ["base", "phone"]
+rate = "20Mbit/s"
+delay = "20ms"
+queue = "100 packets"
+loss = "$loss"
+[flow.bulk]
+from = "server"
+to = "phone"
+[tcp]
+stack = "modern"
+[tcp.wired]
+send-buffer = "1MiB"
+receive-buffer = "1MiB"
+[tcp.hop]
+send-buffer = "1MiB"
+receive-buffer = "1MiB"
+[agent]
+buffer = "1MiB"
+[measure]
+from = "5s"
+"#;
+const CALL: &str = r#"
+[flow.call]
+from = "server"
+to = "phone"
+start = "5s"
+traffic = "voice"
+"#;
+const KEYS: &str = r#"
+[flow.keys]
+from = "phone"
+to = "server"
+start = "5s"
+traffic = { interactive = { every = "200ms" } }
+"#;
+/// Of the hop, without a queue.
+const ROUND_TRIP: f64 = 0.04;
+/// A round trip of the hop and of the wire behind it.
+const PATH: f64 = 0.08;
+/// What a call's packets take with their headers of UDP and IPv4, in bit/s.
+const CALL_RATE: f64 = 50.0 * 8.0 * (160.0 + 28.0);
+
+/// The means of metrics over three runs, with something beside the download.
+fn means<const N: usize>(loss: &str, beside: &str, names: [&str; N]) -> [f64; N] {
+    let text = BESIDE.replace("$loss", loss) + beside;
+    let runs = [1, 2, 3].map(|seed| run(&text, seed));
+    names.map(|name| runs.iter().map(|outcome| metric(outcome, name)).sum::<f64>() / 3.0)
+}
+
+/// SRP-30, SRP-33: hardly anything of a call is missing, it waits for one repetition at most, and the download has all
+/// that the call leaves.
+#[test]
+fn a_call_and_a_download_do_not_disturb_each_other() {
+    for loss in ["0%", "5%", "10%", "burst 5% length 3"] {
+        let [alone] = means(loss, "", ["bulk.goodput_bps"]);
+        let names =
+            ["bulk.goodput_bps", "call.residual_loss", "call.added_p50_s", "call.added_p99_s"];
+        let [bulk, lost, half, most] = means(loss, CALL, names);
+        assert!(lost <= 0.001, "loss {loss}: {lost} of the call");
+        assert!(most <= half + ROUND_TRIP, "loss {loss}: {half} and {most}");
+        assert!(bulk >= 0.99 * (alone - CALL_RATE), "loss {loss}: {bulk} of {alone}");
+    }
+}
+
+/// SRP-33: where nothing is lost, the echo of a keystroke beside a download takes hardly longer than the path.
+#[test]
+fn a_keystroke_beside_a_download_is_echoed_at_once() {
+    let [answers, most] = means("0%", KEYS, ["keys.answers", "keys.latency_p99_s"]);
+    assert!(answers > 270.0 && most <= 1.5 * PATH, "{answers} {most}");
+}
