@@ -10,85 +10,26 @@ use std::process::Output;
 use std::thread;
 use std::time::Duration;
 
-use common::pair::Pair;
-use lasthop_control::TunReport;
+use common::tun::{BASE, OWN, Scene};
 use lasthop_kernel::netns::Netns;
 use lasthop_lab::cell::{Carried, Plan, measure};
 use lasthop_lab::client::Stop;
 use lasthop_lab::process::Daemon;
 use lasthop_lab::quic::Congestion;
-use lasthop_lab::topology::{Family, Lab, Topology};
+use lasthop_lab::topology::Topology;
 use lasthop_lab::voice;
 use lasthop_radio::Errors;
 use serde_json::Value;
 
-/// The mobile's addresses, which no other host has.
-const OWN: [&str; 2] = ["10.9.0.7", "fd09::7"];
-/// The base's on its device.
-const BASE: [&str; 2] = ["10.9.0.1", "fd09::1"];
-/// And on the wire.
+/// The base's addresses on the wire.
 const WIRED: [&str; 2] = ["10.0.1.1", "fd00:1::1"];
 const ECHO: u16 = 7;
 
-/// fixed host -- base -- radio -- mobile
-struct Scene {
-    lab: Lab,
-    pair: Pair,
-}
-
-impl Scene {
-    /// With a radio that loses this share in both directions; none where a test may not have it.
-    fn new(loss: f64) -> Option<Self> {
-        let pair = Pair::new()?;
-        let topology = match loss > 0.0 {
-            true => Topology::losing(Errors::Uniform(loss)),
-            false => Topology::default(),
-        };
-        let lab = common::lab(&topology)?;
-        echo(&lab.fixed);
-        Some(Self { lab, pair })
-    }
-
-    /// A base whose mobile has its addresses under `as_what`, with more in `[tun]` and before it.
-    fn base(&self, as_what: &str, tun: &str, more: &str) -> Daemon {
-        let mobile = &self.pair.keys[1];
-        let addresses = format!("{as_what} = {OWN:?}");
-        let config = format!(
-            "listen = [\"[::]:4433\"]\nallow = [{mobile:?}]\n\
-             {more}\n[tun]\naddress = {BASE:?}\n{tun}\n[[mobiles]]\nkey = {mobile:?}\n{addresses}\n"
-        );
-        self.pair.start(&self.lab.base, "base", &config)
-    }
-
-    /// A mobile with more in `[tun]`, whose association stands.
-    fn mobile(&self, tun: &str) -> Daemon {
-        let base = self.lab.base_from_mobile(Family::V4);
-        let config = format!(
-            "base = \"{base}\"\nbase_key = {:?}\n\
-             [tun]\naddress = {OWN:?}\n{tun}\n",
-            self.pair.keys[0]
-        );
-        let mut mobile = self.pair.start(&self.lab.mobile, "mobile", &config);
-        self.pair.wait_up(&mut mobile);
-        mobile
-    }
-
-    fn tun(&self, role: &str) -> TunReport {
-        self.pair.status(role).unwrap().tun.unwrap()
-    }
-
-    /// How many packets a role has refused by that name.
-    fn refused(&self, role: &str, name: &str) -> u64 {
-        self.tun(role).refused.get(name).copied().unwrap_or(0)
-    }
-
-    fn fixed(&self, n: usize) -> IpAddr {
-        self.lab.server_address([Family::V4, Family::V6][n]).ip()
-    }
-
-    fn at_mobile(&self, program: &str, args: &str) -> Output {
-        self.lab.mobile.command(program).args(args.split(' ')).output().unwrap()
-    }
+/// fixed host, which echoes -- base -- radio, which loses this share -- mobile
+fn scene(loss: f64) -> Option<Scene> {
+    let scene = Scene::new(loss)?;
+    echo(&scene.lab.fixed);
+    Some(scene)
 }
 
 fn text(output: &Output) -> String {
@@ -134,7 +75,7 @@ fn echoed(netns: &Netns, to: SocketAddr, count: usize, length: usize) -> (f64, S
 /// Of a radio that loses a tenth each way little is seen: by ping, by datagrams of all sizes, of both families.
 #[test]
 fn what_is_not_tcp_crosses_a_radio_that_loses() {
-    let Some(scene) = Scene::new(0.1) else { return };
+    let Some(scene) = scene(0.1) else { return };
     let mut base = scene.base("address", "", "");
     let mut mobile = scene.mobile("");
     for (n, own) in OWN.iter().enumerate() {
@@ -172,7 +113,7 @@ fn what_is_not_tcp_crosses_a_radio_that_loses() {
 /// The programs that people use find out what they always do: names, routers, the rate, the path's MTU.
 #[test]
 fn programs_find_what_they_find_without() {
-    let Some(scene) = Scene::new(0.02) else { return };
+    let Some(scene) = scene(0.02) else { return };
     let _base = scene.base("address", "", "workers = 2");
     let _mobile = scene.mobile("");
     let fixed = scene.fixed(0);
@@ -253,7 +194,7 @@ fn a_call_beside_a_download_is_heard() {
 /// A base that masquerades lets packets leave from its own address; answers find their way.
 #[test]
 fn a_base_that_masquerades_speaks_for_its_mobile() {
-    let Some(scene) = Scene::new(0.0) else { return };
+    let Some(scene) = scene(0.0) else { return };
     let _base = scene.base("tun", "masquerade = true", "");
     let _mobile = scene.mobile("tcp = true");
     for (n, wired) in WIRED.iter().enumerate() {
@@ -269,7 +210,7 @@ fn a_base_that_masquerades_speaks_for_its_mobile() {
 /// Nobody reaches what the base's rules deny, nor speaks for another, nor comes into the base itself.
 #[test]
 fn packets_keep_to_the_rules_of_the_base() {
-    let Some(scene) = Scene::new(0.0) else { return };
+    let Some(scene) = scene(0.0) else { return };
     let denied = scene.fixed(0);
     let _base = scene.base("address", "", &format!("[targets]\ndeny = [\"{denied}\"]"));
     let _mobile = scene.mobile("");

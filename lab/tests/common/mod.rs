@@ -6,6 +6,8 @@ pub(crate) mod helped;
 pub(crate) mod pair;
 #[allow(dead_code, reason = "not every test roams")]
 pub(crate) mod scene;
+#[allow(dead_code, reason = "not every test has packets")]
+pub(crate) mod tun;
 
 use std::path::PathBuf;
 use std::sync::{Condvar, Mutex, PoisonError};
