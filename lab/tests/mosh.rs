@@ -48,7 +48,11 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        let _ = kill_process(self.pid, Signal::KILL);
+        let name = format!("/proc/{}/comm", self.pid.as_raw_nonzero());
+        // One that has ended may have left its number to another.
+        if std::fs::read_to_string(name).is_ok_and(|name| name.trim() == "mosh-server") {
+            let _ = kill_process(self.pid, Signal::KILL);
+        }
     }
 }
 
