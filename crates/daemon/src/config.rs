@@ -101,6 +101,9 @@ macro_rules! role_settings {
                 /// SRP's few settings, a [table](#srp).
                 #[arg(skip)]
                 pub srp: $crate::config::SrpFile,
+                /// What packets are worth, [tables](datagrams.md#what-packets-are-worth): the first that fits counts.
+                #[arg(skip)]
+                pub packets: Vec<$crate::packets::PacketRule>,
                 /// Mobile TCP's settings, a [table](#mobile_tcp).
                 #[command(flatten)]
                 pub mobile_tcp: $crate::config::MobileTcpFile,

@@ -9,6 +9,8 @@ use lasthop_hop::{OutgoingPacket, PacketClass, PacketError, PacketLane};
 use lasthop_session::udp_relay::UdpRecord;
 use lasthop_units::Time;
 
+use crate::packets::{PacketRule, PacketRules};
+
 /// What became of datagrams.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
@@ -42,10 +44,16 @@ pub(crate) struct Records {
     /// Makes the names of hosts and flows, which nobody is to foresee.
     hashes: RandomState,
     record: Vec<u8>,
+    rules: PacketRules,
     pub(crate) counts: Counts,
 }
 
 impl Records {
+    /// Datagrams are worth what these say.
+    pub(crate) fn ruled_by(rules: &[PacketRule]) -> Self {
+        Self { rules: rules.into(), ..Self::default() }
+    }
+
     /// Puts a record into a lane, if there is one. `host` is whose it is at the mobile: hosts share the hop
     /// before flows do. What cannot be sent is counted, and is as good as lost on the way.
     pub(crate) fn send(
@@ -75,7 +83,7 @@ impl Records {
         record.encode(&mut self.record).map_err(|_| "too long")?;
         let (class, remote) = match record {
             UdpRecord::Datagram { remote, payload, .. } => {
-                (PacketClass::of_datagram(remote.port(), payload.len()), Some(remote))
+                (self.rules.class_of_datagram(remote, payload.len()), Some(remote))
             }
             UdpRecord::Undelivered { remote, .. } => (PacketClass::default(), Some(remote)),
             UdpRecord::Close { .. } => (PacketClass::default(), None),

@@ -44,6 +44,9 @@ impl PacketClass {
     pub const TRANSPORT: Self =
         Self { patience: 12.0, target: Duration::from_millis(25), ..Self::ORDINARY };
 
+    /// What is of no use when it is repeated, or repeats itself: it is sent once, waits for none, and none waits for it.
+    pub const ONCE: Self = Self { patience: 0.0, doubled: false, ..Self::ORDINARY };
+
     /// The class of an IP packet of so many bytes, by what it says of itself.
     pub fn of(packet: &Packet, length: usize) -> Self {
         match packet.protocol {

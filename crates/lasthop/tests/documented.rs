@@ -12,7 +12,7 @@ use lasthop_control::settings::{Row, Table};
 use lasthop_daemon::base::{self, AllowTable, BaseFile, MobileEntry, PeerFile, TargetsFile};
 use lasthop_daemon::config::{MobileTcpFile, SrpFile};
 use lasthop_daemon::mobile::{self, CandidateFile, MobileFile};
-use lasthop_daemon::packets::{BaseTunFile, MobileTunFile};
+use lasthop_daemon::packets::{BaseTunFile, MobileTunFile, PacketRule};
 use lasthop_daemon::publish::PublishFile;
 use lasthop_daemon::transparent::TransparentFile;
 use lasthop_path::AgentFile;
@@ -87,7 +87,11 @@ fn the_documentation_has_the_settings_of_the_code() {
     check("transparent.md", &[("transparent", rows::<TransparentFile>())]);
     check(
         "datagrams.md",
-        &[("mobile tun", rows::<MobileTunFile>()), ("base tun", rows::<BaseTunFile>())],
+        &[
+            ("mobile tun", rows::<MobileTunFile>()),
+            ("base tun", rows::<BaseTunFile>()),
+            ("packets", rows::<PacketRule>()),
+        ],
     );
     check("agent.md", &[("agent", rows::<AgentFile>())]);
 }

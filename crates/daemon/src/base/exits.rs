@@ -16,8 +16,8 @@ use lasthop_migrate::{Admin, Dumped, Failed, MigrateError, Worker};
 use lasthop_session::{Refusal, SessionId};
 use lasthop_units::gather;
 
-use super::BaseConfig;
 use super::source_addresses::SourceAddresses;
+use super::{BaseConfig, HandoffConfig, Mode};
 use crate::dial::Exit;
 use crate::error::RunError;
 
@@ -80,7 +80,8 @@ impl Exits {
             config.mobiles.iter().flat_map(|m| m.network.iter().copied()).collect();
         let all: Vec<Network> =
             addresses.iter().copied().map(Network::from).chain(networks).collect();
-        let moving = config.handoff.as_ref().map(|_| config.mobiles.iter());
+        let migrates = |of: &&HandoffConfig| of.settings.mode() == Mode::Migrate;
+        let moving = config.handoff.as_ref().filter(migrates).map(|_| config.mobiles.iter());
         let moving = moving.into_iter().flatten().flat_map(|mobile| config.routed(mobile));
         let mut permitted = all.clone();
         permitted.extend(moving.map(Network::from).filter(|network| !all.contains(network)));

@@ -18,7 +18,7 @@ use super::admitted::Admitted;
 use crate::dial::Gate;
 use crate::error::RunError;
 use crate::keyfile;
-use crate::packets::{self, TunWay, Verdict};
+use crate::packets::{self, Sorting, TunWay, Verdict};
 
 /// Whose an address is.
 #[derive(Clone, Debug, Default)]
@@ -78,8 +78,9 @@ impl Packets {
         }
         owners.networks.sort_by_key(|(network, _)| std::cmp::Reverse(network.prefix().1));
         let seed: Seed = keyfile::entropy().map_err(RunError::Kernel)?;
-        let seed = seed.stream("flows").next_u64();
-        let way = |device| TunWay::new(device, tun.addresses.clone(), seed, tunnel.take());
+        let sorting = Sorting::new(seed.stream("flows").next_u64(), &config.packets);
+        let way =
+            |device| TunWay::new(device, tun.addresses.clone(), sorting.clone(), tunnel.take());
         let ways = queues.into_iter().map(way);
         Ok(ways
             .map(|way| Self {
@@ -154,13 +155,13 @@ impl Packets {
 /// Puts a packet into a mobile's lane, if there is one.
 pub(super) fn send(
     now: Time,
-    seed: u64,
+    sorting: &Sorting,
     lane: Option<&mut PacketLane>,
     packet: &Packet,
     bytes: &[u8],
 ) -> Verdict {
     match lane {
-        Some(lane) => packets::send(now, seed, lane, packet, bytes, packet.destination()),
+        Some(lane) => packets::send(now, sorting, lane, packet, bytes, packet.destination()),
         None => Verdict::Answered("away", IcmpError::HostUnreachable),
     }
 }

@@ -598,8 +598,8 @@ impl Role for BaseRole {
         }
         self.udp.close_idle(core.now, &mut core.reactor);
         let some = self.handoffs.as_mut().is_some_and(|handoffs| handoffs.advance(core));
+        self.pass_left_on(core);
         if some {
-            self.pass_left_on(core);
             let mobiles: Vec<_> = self.published_ports.mobiles().collect();
             mobiles.into_iter().for_each(|mobile| self.update_published_ports(core, mobile));
         }

@@ -74,7 +74,7 @@ impl UdpSockets {
             names: DatagramNames::new(),
             admitted: Admitted::default(),
             inbox: udp::inbox(),
-            records: Records::default(),
+            records: Records::ruled_by(&config.packets),
         }
     }
 

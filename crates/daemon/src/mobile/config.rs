@@ -21,7 +21,7 @@ use crate::config::{
     self, CarrierKind, ConfigError, HopAddress, HopKind, KeyText, MobileTcpFile, SealKind, SrpFile,
     role_settings,
 };
-use crate::packets::{MobileTunConfig, MobileTunFile};
+use crate::packets::{MobileTunConfig, MobileTunFile, PacketRule};
 use crate::publish::{self, Server};
 use crate::transparent::TransparentFile;
 
@@ -401,6 +401,8 @@ pub struct MobileConfig {
     pub publish: Vec<Server>,
     /// TCP that is carried without the application's knowledge.
     pub transparent: Option<TransparentConfig>,
+    /// What packets are worth.
+    pub packets: Vec<PacketRule>,
     /// What is carried as packets, if anything is.
     pub tun: Option<MobileTunConfig>,
     /// Which connections matter more.
@@ -484,6 +486,7 @@ impl TryFrom<MobileFile> for MobileConfig {
             publish: publish::servers(file.publish)?,
             transparent: transparent.map(TransparentConfig::try_from).transpose()?,
             tun,
+            packets: file.packets,
             priority: file.priority.into(),
             signal: file.signal.map(SignalFile::settings).transpose()?.flatten(),
         })

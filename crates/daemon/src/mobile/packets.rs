@@ -8,7 +8,7 @@ use lasthop_wire::packet::{IcmpError, Packet};
 use super::{Core, MobileConfig, MobileRole};
 use crate::error::RunError;
 use crate::hop::Hop;
-use crate::packets::{self, TunWay, Verdict};
+use crate::packets::{self, Sorting, TunWay, Verdict};
 
 /// The mark of lasthop's own sockets.
 pub(super) fn mark(config: &MobileConfig) -> u32 {
@@ -33,17 +33,17 @@ pub(super) fn open(config: &MobileConfig, seed: Seed) -> Result<Option<TunWay>, 
         mark: mark(config),
     };
     let tunnel = Tunnel::mobile(&tun.name, &tunnel).map_err(|error| misfit(&error))?;
-    let seed = seed.stream("flows").next_u64();
-    Ok(queues.pop().map(|device| TunWay::new(device, Vec::new(), seed, Some(tunnel))))
+    let sorting = Sorting::new(seed.stream("flows").next_u64(), &config.packets);
+    Ok(queues.pop().map(|device| TunWay::new(device, Vec::new(), sorting, Some(tunnel))))
 }
 
 impl MobileRole {
     /// Packets have come to the device.
     pub(super) fn send_packets(&mut self, core: &mut Core) {
         let Some(way) = &mut self.packets else { return };
-        let (now, seed, at) = (core.now, way.seed(), self.at);
+        let (now, sorting, at) = (core.now, way.sorting().clone(), self.at);
         way.receive(now, |packet, bytes| match core.hop.packets(at) {
-            Some(lane) => packets::send(now, seed, lane, packet, bytes, packet.source()),
+            Some(lane) => packets::send(now, &sorting, lane, packet, bytes, packet.source()),
             None => Verdict::Answered("no association", IcmpError::HostUnreachable),
         });
     }
@@ -56,7 +56,8 @@ impl MobileRole {
         let Some(lane) = core.hop.packets(self.at) else { return };
         for bytes in taken {
             if let Ok(packet) = Packet::inspect(&bytes) {
-                way.count(packets::send(now, way.seed(), lane, &packet, &bytes, packet.source()));
+                let sorting = way.sorting();
+                way.count(packets::send(now, sorting, lane, &packet, &bytes, packet.source()));
             }
         }
     }

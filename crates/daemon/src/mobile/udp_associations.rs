@@ -68,7 +68,7 @@ impl UdpAssociations {
             waiting: Vec::new(),
             inbox: udp::inbox(),
             datagram: Vec::new(),
-            records: Records::default(),
+            records: Records::ruled_by(&config.packets),
         }
     }
 

@@ -1,6 +1,7 @@
 //! Packets between a TUN device and the lanes of associations: what is not TCP, or all.
 
 mod config;
+mod sorting;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -8,7 +9,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use lasthop_control::TunReport;
-use lasthop_hop::{OutgoingPacket, PacketClass, PacketError, PacketLane};
+use lasthop_hop::{OutgoingPacket, PacketError, PacketLane};
 use lasthop_kernel::packet_tun::PacketTun;
 use lasthop_kernel::reactor::{Interest, Reactor};
 use lasthop_kernel::transparent::Tunnel;
@@ -17,6 +18,8 @@ use lasthop_units::Time;
 use lasthop_wire::packet::{self, IcmpError, Packet};
 
 pub use config::{BaseTunConfig, BaseTunFile, MobileTunConfig, MobileTunFile};
+pub use sorting::{ClassName, PacketRule};
+pub(crate) use sorting::{PacketRules, Sorting};
 
 /// Reads of the device in one turn; what is left waits for the next.
 const READS_MAX: usize = 32;
@@ -40,8 +43,7 @@ pub(crate) struct TunWay {
     device: PacketTun,
     /// Where ICMP errors come from, of IPv4 and IPv6.
     own: Vec<IpAddr>,
-    /// Makes flows' names unforeseeable.
-    seed: u64,
+    sorting: Sorting,
     refused: BTreeMap<&'static str, u64>,
     /// When the present second began, and how many errors were answered in it.
     errors: (Time, u32),
@@ -58,13 +60,13 @@ impl TunWay {
     pub(crate) fn new(
         device: PacketTun,
         own: Vec<IpAddr>,
-        seed: u64,
+        sorting: Sorting,
         tunnel: Option<Tunnel>,
     ) -> Self {
         Self {
             device,
             own,
-            seed,
+            sorting,
             refused: BTreeMap::new(),
             errors: (Time::ZERO, 0),
             answers: Vec::new(),
@@ -78,9 +80,9 @@ impl TunWay {
         reactor.add(&self.device, Interest::ReadInShares, Source::Tun).map(drop)
     }
 
-    /// What makes flows' names.
-    pub(crate) fn seed(&self) -> u64 {
-        self.seed
+    /// How packets are sorted.
+    pub(crate) fn sorting(&self) -> &Sorting {
+        &self.sorting
     }
 
     /// Hands what has come to the device to `send`, which says what was done with it.
@@ -143,7 +145,7 @@ impl TunWay {
                 && let Ok(packet) = Packet::inspect(&answer)
             {
                 // What does not fit is as good as lost.
-                let _ = send(now, self.seed, lane, &packet, &answer, packet.destination());
+                let _ = send(now, &self.sorting, lane, &packet, &answer, packet.destination());
             }
         }
     }
@@ -182,7 +184,7 @@ pub(crate) fn is_ip(bytes: &[u8]) -> bool {
 /// Puts a packet into an association's lane; `host` is the one at the mobile whose packet it is.
 pub(crate) fn send(
     now: Time,
-    seed: u64,
+    sorting: &Sorting,
     lane: &mut PacketLane,
     packet: &Packet,
     data: &[u8],
@@ -190,10 +192,10 @@ pub(crate) fn send(
 ) -> Verdict {
     let longest = lane.longest();
     let outgoing = OutgoingPacket {
-        client: client(seed, host),
-        flow: packet.flow_key(seed),
+        client: sorting.client(host),
+        flow: sorting.flow(packet),
         ecn_capable: packet.is_ect(),
-        class: PacketClass::of(packet, data.len()),
+        class: sorting.class(packet, data.len(), host),
         data,
     };
     match lane.send(now, &outgoing) {
@@ -240,14 +242,4 @@ fn error_about(
     let length = packet::icmp_error(error, of, from, &mut answer)?;
     answer.truncate(length);
     Some(answer)
-}
-
-/// The name of a host, for its share of the rate.
-fn client(seed: u64, ip: IpAddr) -> u64 {
-    let bits = match ip {
-        IpAddr::V4(ip) => u128::from(ip.to_bits()),
-        IpAddr::V6(ip) => ip.to_bits(),
-    };
-    let folded = (bits >> 64) as u64 ^ bits as u64 ^ seed;
-    folded.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
 }

@@ -26,7 +26,7 @@ use crate::config::{
     role_settings,
 };
 use crate::keyfile::{KeyFileError, PresharedKeys};
-use crate::packets::{BaseTunConfig, BaseTunFile};
+use crate::packets::{BaseTunConfig, BaseTunFile, PacketRule};
 use crate::publish::{self, PublishFile, Published};
 
 /// Where mobiles are served when nobody says.
@@ -200,6 +200,8 @@ pub struct BaseConfig {
     pub publish: Vec<Published>,
     /// How connections move to other bases; `None` where there is no other.
     pub handoff: Option<HandoffConfig>,
+    /// What packets are worth.
+    pub packets: Vec<PacketRule>,
     /// How packets are carried on, if they are.
     pub tun: Option<BaseTunConfig>,
     /// From where the connections of mobiles leave; others leave from the base's own address.
@@ -304,6 +306,7 @@ impl TryFrom<BaseFile> for BaseConfig {
             publish,
             handoff,
             tun,
+            packets: file.packets,
             mobiles: file.mobiles,
             connect_timeout,
             limits: file.limits,

@@ -27,7 +27,7 @@ use super::{BaseConfig, Fallback, HandoffConfig, HandoffFile, MobileEntry, Mode,
 use crate::backhaul::{BaseAssociationId, Peer, Purpose, WithPeers};
 use crate::driver;
 use crate::hop::{Hop, HopEvent};
-use crate::packets::Verdict;
+use crate::packets::{Sorting, Verdict};
 
 /// Messages in one round; what is left waits for the next.
 const ROUND_MAX: usize = 1024;
@@ -132,7 +132,7 @@ impl Handoffs {
     pub(super) fn pass_on(
         &mut self,
         hop: &mut WithPeers,
-        (now, seed): (Time, u64),
+        (now, sorting): (Time, &Sorting),
         mobile: PublicKey,
         packet: &Packet,
         bytes: &[u8],
@@ -140,7 +140,7 @@ impl Handoffs {
         let base = self.means.strays.base_of(mobile)?;
         let link = self.copies.get(&base).map(|part| BaseAssociationId::Link(*part));
         let lane = link.and_then(|link| hop.packets(link));
-        Some(self.means.strays.pass_on(now, seed, lane, packet, bytes))
+        Some(self.means.strays.pass_on(now, sorting, lane, packet, bytes))
     }
 
     /// Something happened to an association.

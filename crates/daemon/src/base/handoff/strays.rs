@@ -7,7 +7,7 @@ use lasthop_hop::seal::PublicKey;
 use lasthop_units::Time;
 use lasthop_wire::packet::{self, IcmpError, Packet};
 
-use crate::packets::{self, Verdict};
+use crate::packets::{self, Sorting, Verdict};
 
 /// Where mobiles have gone.
 #[derive(Default, Debug)]
@@ -47,7 +47,7 @@ impl Strays {
     pub(super) fn pass_on(
         &mut self,
         now: Time,
-        seed: u64,
+        sorting: &Sorting,
         lane: Option<&mut PacketLane>,
         packet: &Packet,
         bytes: &[u8],
@@ -58,7 +58,7 @@ impl Strays {
         if !packet::lower_hop_limit(&mut self.packet) {
             return Verdict::Refused("hop limit");
         }
-        packets::send(now, seed, lane, packet, &self.packet, packet.destination())
+        packets::send(now, sorting, lane, packet, &self.packet, packet.destination())
     }
 }
 

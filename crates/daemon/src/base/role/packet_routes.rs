@@ -12,13 +12,12 @@ use super::BaseRole;
 use crate::backhaul::{BaseAssociationId, WithPeers};
 use crate::driver::CoreOf;
 use crate::hop::Hop;
-use crate::packets::{Verdict, is_ip};
+use crate::packets::{Sorting, Verdict, is_ip};
 
 /// The ways that a packet may go.
 struct PacketRoutes<'a> {
     now: Time,
-    /// What makes flows' names.
-    seed: u64,
+    sorting: Sorting,
     hop: &'a mut WithPeers,
     present: &'a Present,
     handoffs: Option<&'a mut Handoffs>,
@@ -29,10 +28,10 @@ struct PacketRoutes<'a> {
 
 impl PacketRoutes<'_> {
     fn send(&mut self, mobile: PublicKey, packet: &Packet, bytes: &[u8]) -> Verdict {
-        let Self { now, seed, hop, present, handoffs, workers, passed_on } = self;
+        let Self { now, sorting, hop, present, handoffs, workers, passed_on } = self;
         let elsewhere = handoffs
             .as_mut()
-            .and_then(|all| all.pass_on(hop, (*now, *seed), mobile, packet, bytes));
+            .and_then(|all| all.pass_on(hop, (*now, &*sorting), mobile, packet, bytes));
         if let Some(verdict) = elsewhere {
             *passed_on += u64::from(matches!(verdict, Verdict::Passed));
             return verdict;
@@ -43,7 +42,7 @@ impl PacketRoutes<'_> {
         {
             return Verdict::Passed;
         }
-        packets::send(*now, *seed, here.and_then(|id| hop.packets(id)), packet, bytes)
+        packets::send(*now, sorting, here.and_then(|id| hop.packets(id)), packet, bytes)
     }
 }
 
@@ -55,10 +54,10 @@ impl BaseRole {
     ) -> Option<(&'a mut packets::Packets, PacketRoutes<'a>)> {
         let Self { packets, present, handoffs, workers, .. } = self;
         let packets = packets.as_mut()?;
-        let (now, seed) = (core.now, packets.way().seed());
+        let (now, sorting) = (core.now, packets.way().sorting().clone());
         let (handoffs, workers) = (handoffs.as_mut(), workers.as_mut());
         let hop = &mut core.hop;
-        let routes = PacketRoutes { now, seed, hop, present, handoffs, workers, passed_on: 0 };
+        let routes = PacketRoutes { now, sorting, hop, present, handoffs, workers, passed_on: 0 };
         Some((packets, routes))
     }
 

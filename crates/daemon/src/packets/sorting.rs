@@ -1,0 +1,231 @@
+//! What packets are worth where the configuration says it, and how hosts and flows are told apart.
+
+use std::net::IpAddr;
+use std::num::NonZeroU16;
+use std::sync::Arc;
+
+use lasthop_control::{choice, settings};
+use lasthop_hop::PacketClass;
+use lasthop_kernel::network::Network;
+use lasthop_session::Target;
+use lasthop_wire::packet::Packet;
+use serde::{Deserialize, Deserializer, de};
+
+/// The greatest code point (RFC 2474 section 3).
+const DSCP_MAX: u8 = 63;
+
+choice! {
+    /// What packets are worth.
+    pub enum ClassName: "no class of packets" {
+        /// Those of a call.
+        Call = "call",
+        /// What nothing is known of.
+        Ordinary = "ordinary",
+        /// Those of a transport that takes a loss for congestion.
+        Transport = "transport",
+        /// What is not sent again.
+        Once = "once",
+    }
+}
+
+impl ClassName {
+    const fn class(self) -> PacketClass {
+        match self {
+            Self::Call => PacketClass::CALL,
+            Self::Ordinary => PacketClass::ORDINARY,
+            Self::Transport => PacketClass::TRANSPORT,
+            Self::Once => PacketClass::ONCE,
+        }
+    }
+}
+
+settings! {
+    entry
+    /// A `[[packets]]` table.
+    #[derive(Eq)]
+    pub struct PacketRule {
+        /// The fixed host's port of UDP or TCP.
+        pub port: Option<NonZeroU16> => "any",
+        /// A network or an address that the fixed host is in, as `"10.0.0.0/8"`.
+        pub address: Option<Network> => "any",
+        /// The packet's code point (DSCP). Datagrams by SOCKS5 have none.
+        #[range(format!(", from 0 to {DSCP_MAX}"))]
+        #[serde(default, deserialize_with = "code_point")]
+        pub dscp: Option<u8> => "any",
+        /// What these packets are [worth](#what-a-packet-is-worth).
+        #[range(ClassName::range())]
+        pub class: ClassName,
+    }
+}
+
+fn code_point<'de, D: Deserializer<'de>>(d: D) -> Result<Option<u8>, D::Error> {
+    match u8::deserialize(d)? {
+        dscp if dscp <= DSCP_MAX => Ok(Some(dscp)),
+        dscp => {
+            Err(de::Error::custom(format!("{dscp} is no code point: there are 0 to {DSCP_MAX}")))
+        }
+    }
+}
+
+/// What is known of a packet.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    remote: Option<IpAddr>,
+    port: Option<u16>,
+    dscp: Option<u8>,
+}
+
+impl PacketRule {
+    fn fits(&self, of: Known) -> bool {
+        self.port.is_none_or(|port| of.port == Some(port.get()))
+            && self.dscp.is_none_or(|dscp| of.dscp == Some(dscp))
+            && self.address.is_none_or(|network| of.remote.is_some_and(|ip| network.contains(ip)))
+    }
+}
+
+/// What the configuration says of packets.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct PacketRules(Arc<[PacketRule]>);
+
+impl From<&[PacketRule]> for PacketRules {
+    fn from(rules: &[PacketRule]) -> Self {
+        Self(rules.into())
+    }
+}
+
+impl PacketRules {
+    fn said(&self, of: Known) -> Option<PacketClass> {
+        self.0.iter().find(|rule| rule.fits(of)).map(|rule| rule.class.class())
+    }
+
+    /// The class of a packet of so many bytes; `host` is the one at the mobile whose it is.
+    fn class_of(&self, packet: &Packet, length: usize, host: IpAddr) -> PacketClass {
+        let of = if self.0.is_empty() { None } else { self.said(known(packet, host)) };
+        of.unwrap_or_else(|| PacketClass::of(packet, length))
+    }
+
+    /// The class of a datagram of so many bytes from or to a fixed host.
+    pub(crate) fn class_of_datagram(&self, remote: &Target, length: usize) -> PacketClass {
+        let ip = match remote {
+            Target::Addr(addr) => Some(addr.ip().to_canonical()),
+            Target::Name(..) => None,
+        };
+        let of = Known { remote: ip, port: Some(remote.port()), dscp: None };
+        self.said(of).unwrap_or_else(|| PacketClass::of_datagram(remote.port(), length))
+    }
+}
+
+fn known(packet: &Packet, host: IpAddr) -> Known {
+    let from_host = packet.source() == host;
+    let remote = if from_host { packet.destination() } else { packet.source() };
+    let port = packet.ports.map(|(from, to)| if from_host { to } else { from });
+    Known { remote: Some(remote), port, dscp: Some(packet.dscp()) }
+}
+
+/// How packets are sorted: into hosts' and flows' queues, and by what they are worth.
+#[derive(Clone, Debug)]
+pub(crate) struct Sorting {
+    /// Makes the names of hosts and flows, which nobody is to foresee.
+    seed: u64,
+    rules: PacketRules,
+}
+
+impl Sorting {
+    pub(crate) fn new(seed: u64, rules: &[PacketRule]) -> Self {
+        Self { seed, rules: rules.into() }
+    }
+
+    /// The name of a packet's flow.
+    pub(super) fn flow(&self, packet: &Packet) -> u64 {
+        packet.flow_key(self.seed)
+    }
+
+    /// The name of a host, for its share of the rate.
+    pub(super) fn client(&self, ip: IpAddr) -> u64 {
+        let bits = match ip {
+            IpAddr::V4(ip) => u128::from(ip.to_bits()),
+            IpAddr::V6(ip) => ip.to_bits(),
+        };
+        let folded = (bits >> 64) as u64 ^ bits as u64 ^ self.seed;
+        folded.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
+    }
+
+    /// The class of a packet of so many bytes; `host` is the one at the mobile whose it is.
+    pub(super) fn class(&self, packet: &Packet, length: usize, host: IpAddr) -> PacketClass {
+        self.rules.class_of(packet, length, host)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Deserialize)]
+    struct File {
+        packets: Vec<PacketRule>,
+    }
+
+    fn read(text: &str) -> Result<PacketRules, toml::de::Error> {
+        Ok(PacketRules::from(toml::from_str::<File>(text)?.packets.as_slice()))
+    }
+
+    /// A UDP packet by IPv4 of 60 bytes, from 10.9.0.7 to 192.0.2.7.
+    fn packet(dscp: u8, ports: (u16, u16)) -> Vec<u8> {
+        let mut bytes = vec![0x45, dscp << 2, 0, 60, 0, 0, 0, 0, 64, 17, 0, 0];
+        bytes.extend([10, 9, 0, 7, 192, 0, 2, 7]);
+        bytes.extend(ports.0.to_be_bytes());
+        bytes.extend(ports.1.to_be_bytes());
+        bytes.extend([0, 40]);
+        bytes.resize(60, 0);
+        bytes
+    }
+
+    /// The first table that fits counts, from either end's side, and what fits none is worth what it says of itself.
+    #[test]
+    fn the_first_table_that_fits_counts() {
+        let rules = read(
+            "[[packets]]\nport = 4500\naddress = \"192.0.2.0/24\"\nclass = \"transport\"\n\
+             [[packets]]\ndscp = 10\nclass = \"once\"\n[[packets]]\nport = 4500\nclass = \"call\"\n",
+        )
+        .unwrap();
+        let [mobile, fixed]: [IpAddr; 2] = ["10.9.0.7", "192.0.2.7"].map(|ip| ip.parse().unwrap());
+        for (dscp, ports, host, class) in [
+            (0, (9, 4500), mobile, PacketClass::TRANSPORT),
+            (10, (9, 4500), mobile, PacketClass::TRANSPORT),
+            // The port is the mobile's own.
+            (0, (4500, 9), mobile, PacketClass::ORDINARY),
+            (10, (4500, 9), mobile, PacketClass::ONCE),
+            (0, (9, 443), mobile, PacketClass::TRANSPORT),
+            // Seen from the base, 10.9.0.7 is the fixed host.
+            (0, (4500, 9), fixed, PacketClass::CALL),
+            (46, (8, 9), fixed, PacketClass::CALL),
+        ] {
+            let bytes = packet(dscp, ports);
+            let packet = Packet::inspect(&bytes).unwrap();
+            let said = rules.class_of(&packet, bytes.len(), host);
+            assert_eq!(said, class, "{dscp} {ports:?} {host}");
+        }
+        for (target, class) in [
+            ("192.0.2.7", PacketClass::TRANSPORT),
+            ("198.51.100.7", PacketClass::CALL),
+            ("name.example", PacketClass::CALL),
+        ] {
+            let target = Target::from_host(target, 4500).unwrap();
+            assert_eq!(rules.class_of_datagram(&target, 20), class, "{target}");
+        }
+    }
+
+    #[test]
+    fn what_no_table_can_mean_is_named() {
+        for (text, said) in [
+            ("port = 0\nclass = \"call\"", "nonzero"),
+            ("dscp = 64\nclass = \"call\"", "64 is no code point: there are 0 to 63"),
+            ("class = \"loud\"", "unknown variant `loud`"),
+            ("port = 5", "class"),
+            ("class = \"call\"\nprogram = \"x\"", "program"),
+        ] {
+            let error = read(&format!("[[packets]]\n{text}\n")).unwrap_err().to_string();
+            assert!(error.contains(said), "{text}: {error}");
+        }
+    }
+}
