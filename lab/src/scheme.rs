@@ -50,7 +50,7 @@ pub struct Hop {
 /// The addresses that a mobile's packets have, of IPv4 and IPv6.
 pub const PACKET_ADDRESSES: [&str; 2] = ["10.9.0.7", "fd09::7"];
 /// The base's on its device.
-pub(crate) const PACKET_ROUTERS: [&str; 2] = ["10.9.0.1", "fd09::1"];
+pub const PACKET_ROUTERS: [&str; 2] = ["10.9.0.1", "fd09::1"];
 
 impl Hop {
     /// The hop called `name`, over UDP and sealed.

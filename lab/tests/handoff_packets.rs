@@ -59,6 +59,36 @@ fn tunnel(socket: &UdpSocket, to: SocketAddr, stop: &Stop) -> (BTreeMap<u64, Ins
     (sent, back)
 }
 
+/// When the mobile left a base, and when it arrived at the next.
+struct Away(Vec<(Instant, Instant)>);
+
+impl Away {
+    /// From the first base to the others and back, with a stay at each.
+    fn in_three_moves(scene: &mut Scene) -> Self {
+        let mut away = Vec::new();
+        for base in [2, 3, 1] {
+            thread::sleep(STAY);
+            let left = Instant::now();
+            let arrived = scene.go(base, DEAD_ZONE);
+            away.push((left, arrived));
+            scene.all_move_since(arrived);
+        }
+        thread::sleep(STAY);
+        Self(away)
+    }
+
+    /// Whether what was sent then may be lost, or late.
+    fn excuses(&self, at: Instant) -> bool {
+        self.0.iter().any(|(left, arrived)| *left - MOVE / 2 <= at && at <= *arrived + MOVE)
+    }
+}
+
+/// A socket at the mobile, for packets to that address.
+fn at_mobile(scene: &Scene, to: SocketAddr) -> UdpSocket {
+    let any = if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+    scene.roam.mobile.enter(|| UdpSocket::bind(any).unwrap()).unwrap()
+}
+
 /// Those that came behind later ones.
 fn late_among(numbers: &[u64]) -> Vec<u64> {
     let mut highest = 0;
@@ -75,29 +105,18 @@ fn packets_survive_three_moves(family: Family) {
     let Some(mut scene) = Scene::start(&settings, &[Traffic::Download]) else { return };
     let to = scene.roam.server_address(family, 7);
     echo(&scene.roam.server, to);
-    let any = if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
-    let socket = scene.roam.mobile.enter(|| UdpSocket::bind(any).unwrap()).unwrap();
+    let socket = at_mobile(&scene, to);
     let mut ping = scene.roam.mobile.command("ping");
     ping.args(["-i", "0.05", "-w", "30", "-c", "150"]).arg(to.ip().to_string());
     let ping = thread::spawn(move || ping.output().unwrap());
     let stop = Stop::default();
     let ends = stop.clone();
     let traffic = thread::spawn(move || tunnel(&socket, to, &ends));
-    let mut away = Vec::new();
-    for base in [2, 3, 1] {
-        thread::sleep(STAY);
-        let left = Instant::now();
-        let arrived = scene.go(base, DEAD_ZONE);
-        away.push((left, arrived));
-        scene.all_move_since(arrived);
-    }
-    thread::sleep(STAY);
+    let away = Away::in_three_moves(&mut scene);
     stop.set();
     let (sent, back) = traffic.join().unwrap();
     let last = *sent.keys().last().unwrap();
-    let is_excused = |at: Instant| {
-        away.iter().any(|(left, arrived)| *left - MOVE / 2 <= at && at <= *arrived + MOVE)
-    };
+    let is_excused = |at| away.excuses(at);
     let lost = sent.iter().filter(|(n, _)| **n + 20 < last && !back.contains(n));
     let (excused, lost): (Vec<_>, Vec<_>) = lost.partition(|(_, at)| is_excused(**at));
     assert!(lost.is_empty(), "lost while the mobile was there: {:?}\n{}", lost.len(), scene.said());
@@ -126,11 +145,10 @@ struct Streamed {
 
 /// A fixed host streams to the address from which it has heard the mobile once, while that goes from base to base and says nothing
 /// any more.
-fn stream_across_moves(scene: &mut Scene, family: Family) -> (Streamed, Vec<(Instant, Instant)>) {
+fn stream_across_moves(scene: &mut Scene, family: Family) -> (Streamed, Away) {
     let at = scene.roam.server_address(family, 9);
     let server = scene.roam.server.enter(|| UdpSocket::bind(at).unwrap()).unwrap();
-    let any = if at.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
-    let mobile = scene.roam.mobile.enter(|| UdpSocket::bind(any).unwrap()).unwrap();
+    let mobile = at_mobile(scene, at);
     server.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
     mobile.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
     let (stop, mut buffer) = (Stop::default(), [0; 2048]);
@@ -164,15 +182,7 @@ fn stream_across_moves(scene: &mut Scene, family: Family) -> (Streamed, Vec<(Ins
         }
         came
     });
-    let mut away = Vec::new();
-    for base in [2, 3, 1] {
-        thread::sleep(STAY);
-        let left = Instant::now();
-        let arrived = scene.go(base, DEAD_ZONE);
-        away.push((left, arrived));
-        scene.all_move_since(arrived);
-    }
-    thread::sleep(STAY);
+    let away = Away::in_three_moves(scene);
     stop.set();
     (Streamed { sent: sender.join().unwrap(), came: receiver.join().unwrap() }, away)
 }
@@ -185,9 +195,7 @@ fn a_stream_follows(family: Family, mode: Mode) {
     let Some(mut scene) = Scene::start(&settings, &[Traffic::Download]) else { return };
     let (Streamed { sent, came }, away) = stream_across_moves(&mut scene, family);
     let last = sent.len() as u64;
-    let is_excused = |at: Instant| {
-        away.iter().any(|(left, arrived)| *left - MOVE / 2 <= at && at <= *arrived + MOVE)
-    };
+    let is_excused = |at| away.excuses(at);
     let all: BTreeSet<u64> = came.iter().copied().collect();
     assert_eq!(all.len(), came.len(), "none twice");
     let lost = sent.iter().filter(|(n, _)| **n + 40 < last && !all.contains(n));
@@ -200,7 +208,7 @@ fn a_stream_follows(family: Family, mode: Mode) {
     assert!(late.iter().all(|n| is_excused(sent[n])), "out of order: {late:?}");
     if mode == Mode::Anchor {
         // All goes by the first base, until the mobile is back at it and the rest comes from where it was.
-        let back = away[2].0 - MOVE / 2;
+        let back = away.0[2].0 - MOVE / 2;
         assert!(late.iter().all(|n| sent[n] >= back), "out of order: {late:?}");
     }
     scene.check_bytes();

@@ -6,12 +6,12 @@ mod common;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use common::tun::{OWN, Scene};
 use lasthop_kernel::netns::Netns;
+use lasthop_lab::client::Stop;
 
 const PORT: u16 = 5004;
 /// Between packets of video; audio has every other moment.
@@ -82,10 +82,10 @@ fn speak(socket: &UdpSocket, to: SocketAddr) -> [u32; 2] {
 }
 
 /// Takes what comes until it is `over`.
-fn listen(socket: &UdpSocket, over: &AtomicBool) -> Heard {
+fn listen(socket: &UdpSocket, over: &Stop) -> Heard {
     let mut heard = Heard::new();
     let mut packet = [0; 2000];
-    while !over.load(Ordering::Relaxed) {
+    while !over.is_set() {
         let Ok(length) = socket.recv(&mut packet) else { continue };
         let known = [AUDIO, VIDEO]
             .into_iter()
@@ -112,7 +112,7 @@ fn audio_and_video_cross_a_radio_that_loses_both_ways() {
     let [fixed, mobile] = [scene.fixed(0), own].map(|ip| SocketAddr::new(ip, PORT));
     let at_fixed = socket(&scene.lab.fixed, fixed);
     let at_mobile = socket(&scene.lab.mobile, mobile);
-    let over = AtomicBool::new(false);
+    let over = Stop::default();
     let ways = thread::scope(|scope| {
         let down = scope.spawn(|| listen(&at_mobile, &over));
         let up = scope.spawn(|| listen(&at_fixed, &over));
@@ -120,7 +120,7 @@ fn audio_and_video_cross_a_radio_that_loses_both_ways() {
         let from_mobile = speak(&at_mobile, fixed);
         let from_fixed = from_fixed.join().unwrap();
         thread::sleep(LAST);
-        over.store(true, Ordering::Relaxed);
+        over.set();
         [(from_fixed, down.join().unwrap()), (from_mobile, up.join().unwrap())]
     });
     let (mut spoken, mut came) = (0, 0);

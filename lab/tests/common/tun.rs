@@ -5,15 +5,11 @@ use std::process::Output;
 
 use lasthop_control::TunReport;
 use lasthop_lab::process::Daemon;
+pub(crate) use lasthop_lab::scheme::{PACKET_ADDRESSES as OWN, PACKET_ROUTERS as BASE};
 use lasthop_lab::topology::{Family, Lab, Topology};
 use lasthop_radio::Errors;
 
 use super::pair::Pair;
-
-/// The mobile's addresses, which no other host has.
-pub(crate) const OWN: [&str; 2] = ["10.9.0.7", "fd09::7"];
-/// The base's on its device.
-pub(crate) const BASE: [&str; 2] = ["10.9.0.1", "fd09::1"];
 
 /// fixed host -- base -- radio -- mobile
 pub(crate) struct Scene {

@@ -17,7 +17,7 @@ use lasthop_session::{Refusal, SessionId};
 use lasthop_units::gather;
 
 use super::source_addresses::SourceAddresses;
-use super::{BaseConfig, HandoffConfig, Mode};
+use super::{BaseConfig, Mode};
 use crate::dial::Exit;
 use crate::error::RunError;
 
@@ -80,11 +80,11 @@ impl Exits {
             config.mobiles.iter().flat_map(|m| m.network.iter().copied()).collect();
         let all: Vec<Network> =
             addresses.iter().copied().map(Network::from).chain(networks).collect();
-        let migrates = |of: &&HandoffConfig| of.settings.mode() == Mode::Migrate;
-        let moving = config.handoff.as_ref().filter(migrates).map(|_| config.mobiles.iter());
-        let moving = moving.into_iter().flatten().flat_map(|mobile| config.routed(mobile));
         let mut permitted = all.clone();
-        permitted.extend(moving.map(Network::from).filter(|network| !all.contains(network)));
+        if config.handoff.as_ref().is_some_and(|of| of.settings.mode() == Mode::Migrate) {
+            let tun = config.mobiles.iter().flat_map(|mobile| config.routed_tun(mobile));
+            permitted.extend(tun.copied().map(Network::from));
+        }
         if permitted.is_empty() {
             return Ok(none);
         }

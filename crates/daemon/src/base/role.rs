@@ -647,7 +647,7 @@ impl Role for BaseRole {
                     }
                 }
                 Message::Packets(bundle) => {
-                    bundle.packets().for_each(|bytes| self.send_known(core, bytes));
+                    self.send_known(core, bundle.packets());
                 }
                 Message::Serve(allowed) => self.serve(core, &allowed),
                 Message::Report(client) => {

@@ -100,8 +100,7 @@ impl PacketRules {
 
     /// The class of a packet of so many bytes; `host` is the one at the mobile whose it is.
     fn class_of(&self, packet: &Packet, length: usize, host: IpAddr) -> PacketClass {
-        let of = if self.0.is_empty() { None } else { self.said(known(packet, host)) };
-        of.unwrap_or_else(|| PacketClass::of(packet, length))
+        self.said(known(packet, host)).unwrap_or_else(|| PacketClass::of(packet, length))
     }
 
     /// The class of a datagram of so many bytes from or to a fixed host.

@@ -1,5 +1,7 @@
 //! Every metric: what it is called, what it says and where it is read.
 
+use std::collections::BTreeMap;
+
 use lasthop_control::{
     AgentReport, BaseReport, HandoffState, Handoffs, InterfaceReport, PacketReport,
 };
@@ -166,12 +168,7 @@ pub(super) static METRICS: &[Metric] = metrics! {
             }
         };
     Counter "lasthop_tun_refused": "Packets of the TUN device that were dropped.",
-        |view, to| {
-            let refused = view.report.tun.iter().flat_map(|tun| &tun.refused);
-            for (reason, count) in refused.take(EVENTS_MAX) {
-                to.add(vec![("reason", reason.clone())], Some(*count));
-            }
-        };
+        |view, to| refused(to, view.report.tun.as_ref().map(|tun| &tun.refused));
     Gauge "lasthop_udp_sockets": "UDP sockets of applications at this moment.",
         |view, to| to.only(view.report.udp.as_ref().map(|udp| udp.sockets));
     Counter "lasthop_udp_datagrams":
@@ -183,12 +180,7 @@ pub(super) static METRICS: &[Metric] = metrics! {
             }
         };
     Counter "lasthop_udp_refused": "Datagrams of applications' UDP sockets that were dropped.",
-        |view, to| {
-            let refused = view.report.udp.iter().flat_map(|udp| &udp.refused);
-            for (reason, count) in refused.take(EVENTS_MAX) {
-                to.add(vec![("reason", reason.clone())], Some(*count));
-            }
-        };
+        |view, to| refused(to, view.report.udp.as_ref().map(|udp| &udp.refused));
     Gauge "lasthop_base_state":
         "1 for the state that a base is in as the mobile sees it, 0 for the others.",
         |view, to| {
@@ -326,6 +318,13 @@ fn each_association<V: Into<super::Value>>(
 
 fn each_packets(view: &View<'_>, to: &mut Samples, read: impl Fn(&PacketReport) -> u64) {
     each_association(view, to, |a| a.packets.as_ref().map(&read));
+}
+
+/// What was dropped, by why.
+fn refused(to: &mut Samples, counts: Option<&BTreeMap<String, u64>>) {
+    for (reason, count) in counts.into_iter().flatten().take(EVENTS_MAX) {
+        to.add(vec![("reason", reason.clone())], Some(*count));
+    }
 }
 
 fn bases<'a>(view: &View<'a>) -> impl Iterator<Item = &'a BaseReport> {

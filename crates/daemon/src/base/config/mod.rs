@@ -219,10 +219,12 @@ impl BaseConfig {
         Ok(PresharedKeys::load(files)?.allowed(self.allow.iter().copied()))
     }
 
-    /// The addresses of a mobile for which packets come to whichever base it is at: not those that a base masquerades.
-    pub(super) fn routed(&self, mobile: &MobileEntry) -> impl Iterator<Item = IpAddr> {
-        let tun = self.tun.as_ref().filter(|tun| !tun.masquerade).map(|_| mobile.tun.clone());
-        mobile.address.clone().into_iter().chain(tun.into_iter().flatten())
+    /// The addresses of a mobile's packets alone that follow it from base to base: not those that a base masquerades.
+    pub(super) fn routed_tun<'a>(&self, mobile: &'a MobileEntry) -> &'a [IpAddr] {
+        match &self.tun {
+            Some(tun) if !tun.masquerade => &mobile.tun,
+            _ => &[],
+        }
     }
 }
 

@@ -145,7 +145,8 @@ impl Migration {
             .inspect_err(|error| tracing::warn!(%error, "connections cannot migrate"))
             .ok()?;
         let addresses = gather(mobiles.iter().map(|m| (m.key.0, m.address.clone())));
-        let routed = gather(mobiles.iter().map(|m| (m.key.0, config.routed(m).collect())));
+        let routed = mobiles.iter().map(|m| (m.key.0, [&m.address, config.routed_tun(m)].concat()));
+        let routed = gather(routed);
         Some(Self::over(helper, routing, addresses, routed))
     }
 

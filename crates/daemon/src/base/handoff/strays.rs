@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use lasthop_hop::PacketLane;
 use lasthop_hop::seal::PublicKey;
 use lasthop_units::Time;
-use lasthop_wire::packet::{self, IcmpError, Packet};
+use lasthop_wire::packet::{self, Packet};
 
-use crate::packets::{self, Sorting, Verdict};
+use crate::base::packets;
+use crate::packets::{Sorting, Verdict};
 
 /// Where mobiles have gone.
 #[derive(Default, Debug)]
@@ -52,13 +53,12 @@ impl Strays {
         packet: &Packet,
         bytes: &[u8],
     ) -> Verdict {
-        let Some(lane) = lane else { return Verdict::Answered("away", IcmpError::HostUnreachable) };
         self.packet.clear();
         self.packet.extend_from_slice(bytes);
-        if !packet::lower_hop_limit(&mut self.packet) {
+        if !packet::lower_hop_limit(&mut self.packet) && lane.is_some() {
             return Verdict::Refused("hop limit");
         }
-        packets::send(now, sorting, lane, packet, &self.packet, packet.destination())
+        packets::send(now, sorting, lane, packet, &self.packet)
     }
 }
 

@@ -72,14 +72,19 @@ impl BaseRole {
         }
     }
 
-    /// Sends a packet for a mobile that did not come by the device. Nobody is told what becomes of it.
-    pub(super) fn send_known(&mut self, core: &mut CoreOf<Self>, bytes: &[u8]) {
+    /// Sends packets for mobiles that did not come by the device. Nobody is told what becomes of them.
+    pub(super) fn send_known<'a>(
+        &mut self,
+        core: &mut CoreOf<Self>,
+        all: impl Iterator<Item = &'a [u8]>,
+    ) {
         let Some((packets, mut routes)) = self.routes(core) else { return };
-        let Ok(packet) = Packet::inspect(bytes) else { return };
-        let Some(mobile) = packets.mobile_of(&packet) else { return };
-        let verdict = routes.send(mobile, &packet, bytes);
+        for bytes in all {
+            let Ok(packet) = Packet::inspect(bytes) else { continue };
+            let Some(mobile) = packets.mobile_of(&packet) else { continue };
+            packets.count(routes.send(mobile, &packet, bytes));
+        }
         packets.add_passed_on(routes.passed_on, 0);
-        packets.count(verdict);
     }
 
     /// Takes what another base has passed on: packets for mobiles that have come here from there.
@@ -117,10 +122,7 @@ impl BaseRole {
             let lane = self.present.with(mobile).and_then(|id| core.hop.packets_so_far(id));
             let packets = lane.map(|lane| lane.take_back(core.now)).unwrap_or_default();
             // Records of UDP sockets are this base's.
-            packets
-                .iter()
-                .filter(|bytes| is_ip(bytes))
-                .for_each(|bytes| self.send_known(core, bytes));
+            self.send_known(core, packets.iter().map(Vec::as_slice).filter(|bytes| is_ip(bytes)));
         }
     }
 }
