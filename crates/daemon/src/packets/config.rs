@@ -8,8 +8,10 @@ use lasthop_kernel::network::Network;
 
 use crate::transparent::is_interface;
 
-/// What every hop passes without cutting packets, or nearly (RFC 8200 section 5).
-const MTU: u16 = 1280;
+/// What crosses an Ethernet uncut with all headers of the hop.
+const MTU: u16 = 1400;
+/// IPv6 is not possible below (RFC 8200 section 5).
+const MTU_MIN: u16 = 1280;
 /// The interface where nobody says.
 const NAME: &str = "lasthop0";
 
@@ -62,7 +64,7 @@ fn name(name: Option<&String>) -> Result<String, ConfigError> {
 }
 
 fn mtu(mtu: u16) -> Result<u16, ConfigError> {
-    if mtu < MTU {
+    if mtu < MTU_MIN {
         return contradiction(format!("`[tun] mtu`: {mtu} is less than the 1280 of IPv6"));
     }
     Ok(mtu)
@@ -156,7 +158,7 @@ mod tests {
     #[test]
     fn the_host_is_meant_where_no_interface_is_named() {
         let got = mobile("address = [\"10.9.0.7\", \"2001:db8::7\"]").unwrap();
-        assert!(got.host && !got.tcp && got.name == "lasthop0" && got.mtu == 1280);
+        assert!(got.host && !got.tcp && got.name == "lasthop0" && got.mtu == 1400);
         assert!(!mobile("address = [\"10.9.0.7\"]\ninterfaces = [\"lan0\"]").unwrap().host);
     }
 

@@ -62,6 +62,8 @@ struct Slot {
 struct Flow {
     bucket: u16,
     client: usize,
+    /// What its packets are worth: as much as the one that is worth most, since they come in order.
+    class: PacketClass,
     queue: VecDeque<u32>,
     codel: Codel,
     turn: Turn,
@@ -175,16 +177,21 @@ impl Outgoing {
             self.slots.push(Slot::default());
             self.slots.len() as u32 - 1
         });
+        let of = &mut self.flows[usize::from(flow)];
+        if packet.class.patience > of.class.patience {
+            of.class = packet.class;
+        }
+        // What is sent once has no place in the order.
+        let class = if packet.class.patience > 0.0 { of.class } else { packet.class };
         let slot = &mut self.slots[index as usize];
         let mut data = pool.take();
         data.extend_from_slice(packet.data);
         slot.data = data;
-        (slot.flow, slot.class, slot.queued_at) = (flow, packet.class, now);
+        (slot.flow, slot.class, slot.queued_at) = (flow, class, now);
         (slot.ecn_capable, slot.ce, slot.number, slot.cut) = (packet.ecn_capable, false, 0, 0);
         (slot.under_way, slot.losses) = (0, 0);
         self.bytes += packet.data.len();
         self.queued += 1;
-        let of = &mut self.flows[usize::from(flow)];
         self.backlogged += usize::from(of.queue.is_empty());
         of.packets += 1;
         of.queue.push_back(index);
@@ -215,7 +222,8 @@ impl Outgoing {
             self.flows.push(Flow::default());
         }
         let of = &mut self.flows[flow];
-        (of.bucket, of.client, of.codel, of.last) = (bucket, client, Codel::default(), 0);
+        (of.bucket, of.client, of.class) = (bucket, client, packet.class);
+        (of.codel, of.last) = (Codel::default(), 0);
         (client, flow as u16)
     }
 

@@ -194,6 +194,19 @@ fn what_is_given_up_holds_nobody_up_for_longer() {
     assert!(!numbers.contains(&20) && sink.delay(1, 990) < 3 * RTT, "{:?}", sink.delay(1, 990));
 }
 
+/// SRP-30, SRP-31: one short packet among long ones of a transport is worth as much as they are: it is sent again for as
+/// long, and takes its turn.
+#[test]
+fn packets_of_one_flow_are_worth_the_same() {
+    let mut w = lossy(8, 0.2);
+    let flow = |class, every| Flow { class, ..Flow::new(1, Duration::from_millis(every)) };
+    let mut flows = [flow(PacketClass::TRANSPORT, 2), flow(PacketClass::ORDINARY, 23)];
+    let length = |flow: &Flow| if flow.class == PacketClass::ORDINARY { 60 } else { 1200 };
+    let sink = run(&mut w, &mut flows, length, None, Time::from_secs(11));
+    let sent: u64 = flows.iter().map(|flow| flow.sent).sum();
+    assert_eq!(sink.of[&1].len() as u64, sent, "{:?} {:?}", stats(&w, 0), stats(&w, 1));
+}
+
 /// SRP-31: a packet that came and that the sender gave up all the same, since the news of it was lost, does not come
 /// after its successor. As in the simulator's schedule 1 with packets.
 #[test]
