@@ -9,11 +9,11 @@ use std::net::{SocketAddr, UdpSocket};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::scene::{PATIENCE, Scene};
+use common::scene::{PATIENCE, Scene, by_hook, by_routes};
 use lasthop_kernel::netns::Netns;
 use lasthop_lab::client::Stop;
 use lasthop_lab::quic::{self, Congestion};
-use lasthop_lab::roam::{Handoff, Mode, Settings};
+use lasthop_lab::roam::{Handoff, Mode, Roam, Routing, Settings};
 use lasthop_lab::topology::Family;
 use lasthop_lab::traffic::Traffic;
 use lasthop_testing::wait_or;
@@ -188,11 +188,12 @@ fn stream_across_moves(scene: &mut Scene, family: Family) -> (Streamed, Away) {
 }
 
 /// Whatever base gets them, packets come to the base where the mobile is, and none twice.
-fn a_stream_follows(family: Family, mode: Mode) {
-    let handoff = Handoff { mode, ..Handoff::default() };
-    let settings =
-        Settings { family, packets: true, handoff: Some(handoff), ..Settings::default() };
-    let Some(mut scene) = Scene::start(&settings, &[Traffic::Download]) else { return };
+fn a_stream_follows(family: Family, mode: Mode, routing: impl FnOnce(&Roam) -> Routing) {
+    let settings = |roam: &Roam| {
+        let handoff = Handoff { mode, routing: routing(roam), ..Handoff::default() };
+        Settings { family, packets: true, handoff: Some(handoff), ..Settings::default() }
+    };
+    let Some(mut scene) = Scene::start_with(settings, &[Traffic::Download]) else { return };
     let (Streamed { sent, came }, away) = stream_across_moves(&mut scene, family);
     let last = sent.len() as u64;
     let is_excused = |at| away.excuses(at);
@@ -250,22 +251,42 @@ fn a_download_by_quic_survives_three_moves_with_the_mobiles_own_address() {
 /// MHP-22, of packets: the base by which a flow began passes on what comes for it.
 #[test]
 fn a_stream_to_a_base_that_the_mobile_has_left_comes_by_ipv4() {
-    a_stream_follows(Family::V4, Mode::Anchor);
+    a_stream_follows(Family::V4, Mode::Anchor, |_| Routing::default());
 }
 
 #[test]
 fn a_stream_to_a_base_that_the_mobile_has_left_comes_by_ipv6() {
-    a_stream_follows(Family::V6, Mode::Anchor);
+    a_stream_follows(Family::V6, Mode::Anchor, |_| Routing::default());
 }
 
 #[test]
 fn a_stream_follows_the_mobiles_own_address_by_ipv4() {
-    a_stream_follows(Family::V4, Mode::Migrate);
+    a_stream_follows(Family::V4, Mode::Migrate, |_| Routing::Announce);
 }
 
 #[test]
 fn a_stream_follows_the_mobiles_own_address_by_ipv6() {
-    a_stream_follows(Family::V6, Mode::Migrate);
+    a_stream_follows(Family::V6, Mode::Migrate, |_| Routing::Announce);
+}
+
+#[test]
+fn a_stream_follows_routes_to_the_mobiles_own_address_by_ipv4() {
+    a_stream_follows(Family::V4, Mode::Migrate, by_routes);
+}
+
+#[test]
+fn a_stream_follows_routes_to_the_mobiles_own_address_by_ipv6() {
+    a_stream_follows(Family::V6, Mode::Migrate, by_routes);
+}
+
+#[test]
+fn a_stream_follows_an_operators_command_to_the_mobiles_own_address_by_ipv4() {
+    a_stream_follows(Family::V4, Mode::Migrate, |roam| by_hook(roam, None));
+}
+
+#[test]
+fn a_stream_follows_an_operators_command_to_the_mobiles_own_address_by_ipv6() {
+    a_stream_follows(Family::V6, Mode::Migrate, |roam| by_hook(roam, None));
 }
 
 #[test]

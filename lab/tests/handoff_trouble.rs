@@ -4,14 +4,16 @@
 
 mod common;
 
+use std::net::IpAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use common::program;
-use common::scene::{PATIENCE, Scene, topology};
+use common::scene::{PATIENCE, Scene, by_hook, topology};
 use lasthop_lab::arrivals::Watched;
 use lasthop_lab::client::Stop;
-use lasthop_lab::roam::{Config, Handoff, Mode, Roam, Routing, Settings, WIRED};
+use lasthop_lab::roam::{Config, Handoff, Mode, Roam, Settings, base_address};
+use lasthop_lab::topology::Family;
 use lasthop_lab::traffic::{Flow, Traffic};
 use lasthop_testing::wait_or;
 use lasthop_units::Rate;
@@ -203,30 +205,17 @@ fn a_candidate_that_does_not_exist_is_refused_by_name_and_nothing_else_happens()
     scene.check_bytes();
 }
 
-/// A command by which the router's way to the mobile's address follows it, but not to the bases
-/// at which it fails.
-fn hook(roam: &Roam, fails_at: &str) -> Routing {
-    let script = format!(
-        "own=$(ip -o -4 address show dev {WIRED} | sed 's,.*inet \\([0-9.]*\\)/.*,\\1,')\n\
-         if [ $own = '{fails_at}' ]; then echo no way >&2; exit 7; fi\n\
-         if [ $1 = gain ]; then\n\
-           exec nsenter --net={} ip route replace $2/32 via $own\n\
-         fi\n",
-        roam.router.path().display()
-    );
-    Routing::Hook(vec!["/bin/sh".into(), "-c".into(), script, "hook".into()])
-}
-
-fn with_hook(fails_at: &str) -> Option<Scene> {
-    let (program, roam) = (program()?, common::roam(&topology())?);
-    let routing = hook(&roam, fails_at);
-    let handoff = Handoff { mode: Mode::Migrate, routing, ..Handoff::default() };
-    Some(Scene::on(roam, &settings(handoff), &program, &Traffic::ALL))
+fn with_hook(fails_at: Option<IpAddr>) -> Option<Scene> {
+    let settings = |roam: &Roam| {
+        let routing = by_hook(roam, fails_at);
+        settings(Handoff { mode: Mode::Migrate, routing, ..Handoff::default() })
+    };
+    Scene::start_with(settings, &Traffic::ALL)
 }
 
 #[test]
 fn an_operators_command_may_do_the_routing() {
-    let Some(mut scene) = with_hook("nowhere") else { return };
+    let Some(mut scene) = with_hook(None) else { return };
     let before = scene.capture.take();
     for to in [2, 3, 1] {
         let arrived = scene.go(to, DEAD_ZONE);
@@ -240,7 +229,7 @@ fn an_operators_command_may_do_the_routing() {
 /// harmed by it.
 #[test]
 fn a_hook_that_fails_is_told_and_harms_nobody() {
-    let Some(mut scene) = with_hook("10.0.9.12") else { return };
+    let Some(mut scene) = with_hook(Some(base_address(Family::V4, 2))) else { return };
     let before = scene.capture.take();
     scene.go(2, DEAD_ZONE);
     scene.says(|scene| {

@@ -30,6 +30,8 @@ pub enum Routing {
     /// The base that has it tells its neighbours on the segment.
     #[default]
     Announce,
+    /// A base that has it no more leads it to the base that has it.
+    Route,
     /// A command of the operator.
     Hook(Vec<String>),
 }
@@ -449,6 +451,7 @@ fn numbered<'a>(
 fn routing(routing: &Routing) -> String {
     match routing {
         Routing::Announce => format!("route = \"announce\"\ninterface = \"{WIRED}\""),
+        Routing::Route => format!("route = \"route\"\ninterface = \"{WIRED}\""),
         Routing::Hook(command) => {
             let words: Vec<String> = command.iter().map(|word| format!("{word:?}")).collect();
             format!("route = \"hook\"\nhook = [{}]", words.join(", "))

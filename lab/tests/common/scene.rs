@@ -1,12 +1,13 @@
 //! A mobile among three bases, with connections at work.
 
+use std::net::IpAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use lasthop_lab::capture::{Capture, Seen};
 use lasthop_lab::client::Client;
-use lasthop_lab::roam::{Config, Fleet, Roam, Settings};
-use lasthop_lab::topology::link;
+use lasthop_lab::roam::{Config, Fleet, Roam, Routing, Settings, WIRED, base_address, own_address};
+use lasthop_lab::topology::{Family, link};
 use lasthop_lab::traffic::{Flow, Servers, Traffic};
 use lasthop_radio::RadioConfig;
 use lasthop_testing::wait_or;
@@ -26,6 +27,33 @@ pub(crate) fn topology() -> Config {
     }
 }
 
+/// A command by which the router's way to the mobile's addresses follows it, but not to the base that has the address
+/// `fails_at`.
+pub(crate) fn by_hook(roam: &Roam, fails_at: Option<IpAddr>) -> Routing {
+    let fails_at = fails_at.map(|address| address.to_string()).unwrap_or_default();
+    let script = format!(
+        "case $2 in *:*) family=6;; *) family=4;; esac\n\
+         own=$(ip -o -$family address show dev {WIRED} scope global |\n\
+           sed 's,.*inet6* \\([0-9a-f.:]*\\)/.*,\\1,')\n\
+         if [ $own = '{fails_at}' ]; then echo no way >&2; exit 7; fi\n\
+         if [ $1 = gain ]; then\n\
+           exec nsenter --net={} ip -$family route replace $2 via $own\n\
+         fi\n",
+        roam.router.path().display()
+    );
+    Routing::Hook(vec!["/bin/sh".into(), "-c".into(), script, "hook".into()])
+}
+
+/// The router leads the mobile's addresses to the first base, and from there on they follow the bases' routes.
+pub(crate) fn by_routes(roam: &Roam) -> Routing {
+    for family in Family::ALL {
+        let own = own_address(family);
+        let length = if own.is_ipv4() { 32 } else { 128 };
+        roam.router.route(Some((own, length)), base_address(family, 1)).unwrap();
+    }
+    Routing::Route
+}
+
 /// Everything at work.
 pub(crate) struct Scene {
     // In the order in which they have to end.
@@ -34,15 +62,24 @@ pub(crate) struct Scene {
     pub(crate) fleet: Fleet,
     pub(crate) servers: Servers,
     pub(crate) roam: Roam,
-    family: lasthop_lab::topology::Family,
+    family: Family,
 }
 
 impl Scene {
     /// Bases, mobile and servers, and connections that have brought their first bytes.
     pub(crate) fn start(settings: &Settings, traffic: &[Traffic]) -> Option<Self> {
+        Self::start_with(|_| settings.clone(), traffic)
+    }
+
+    /// As [`start`](Self::start), with settings for this lab.
+    pub(crate) fn start_with(
+        settings: impl FnOnce(&Roam) -> Settings,
+        traffic: &[Traffic],
+    ) -> Option<Self> {
         let program = super::program()?;
         let roam = super::roam(&topology())?;
-        Some(Self::on(roam, settings, &program, traffic))
+        let settings = settings(&roam);
+        Some(Self::on(roam, &settings, &program, traffic))
     }
 
     /// As [`start`](Self::start) in a lab that is there already.
