@@ -2,23 +2,7 @@
 
 use super::*;
 
-const BESIDE: &str = r#"
-scheme = "srp"
-duration = "60s"
-[node]
-server = "fixed-host"
-base = "base"
-phone = "mobile-host"
-[link.wire]
-between = ["server", "base"]
-rate = "100Mbit/s"
-delay = "20ms"
-[link.radio]
-between = ["base", "phone"]
-rate = "20Mbit/s"
-delay = "20ms"
-queue = "100 packets"
-loss = "$loss"
+const DOWNLOAD: &str = r#"
 [flow.bulk]
 from = "server"
 to = "phone"
@@ -58,7 +42,15 @@ const CALL_RATE: f64 = 50.0 * 8.0 * (160.0 + 28.0);
 
 /// The means of metrics over three runs, with something beside the download.
 fn means<const N: usize>(loss: &str, beside: &str, names: [&str; N]) -> [f64; N] {
-    let text = BESIDE.replace("$loss", loss) + beside;
+    let more = format!("queue = \"100 packets\"\nloss = \"{loss}\"");
+    let hop = OneHop {
+        scheme: "srp",
+        duration: "60s",
+        wire: ["100Mbit/s", "20ms"],
+        radio: ["20Mbit/s", "20ms"],
+        more: &more,
+    };
+    let text = hop.with(DOWNLOAD) + beside;
     let runs = [1, 2, 3].map(|seed| run(&text, seed));
     names.map(|name| runs.iter().map(|outcome| metric(outcome, name)).sum::<f64>() / 3.0)
 }

@@ -2,34 +2,25 @@
 
 use super::*;
 
-const CALL: &str = r#"
-scheme = "$scheme"
-duration = "30s"
-[node]
-server = "fixed-host"
-base = "base"
-phone = "mobile-host"
-[link.wire]
-between = ["server", "base"]
-rate = "100Mbit/s"
-delay = "20ms"
-[link.radio]
-between = ["base", "phone"]
-rate = "2Mbit/s"
-delay = "20ms"
-queue = "25 packets"
-loss = "$loss"
-[flow.it]
-from = "$from"
-to = "$to"
-start = "1s"
-traffic = $traffic
-"#;
+/// Traffic between server and phone over a hop of this rate and queue.
+fn cross_at(hop: [&str; 2], scheme: &str, loss: &str, traffic: &str, up: bool) -> Outcome {
+    let ([rate, queue], [from, to]) =
+        (hop, if up { ["phone", "server"] } else { ["server", "phone"] });
+    let hop = OneHop {
+        scheme,
+        duration: "30s",
+        wire: ["100Mbit/s", "20ms"],
+        radio: [rate, "20ms"],
+        more: &format!("queue = \"{queue}\"\nloss = \"{loss}\""),
+    };
+    let flow = format!(
+        "[flow.it]\nfrom = \"{from}\"\nto = \"{to}\"\nstart = \"1s\"\ntraffic = {traffic}\n"
+    );
+    run(&hop.with(&flow), 3)
+}
 
 fn cross(scheme: &str, loss: &str, traffic: &str, up: bool) -> Outcome {
-    let [from, to] = if up { ["phone", "server"] } else { ["server", "phone"] };
-    let text = CALL.replace("$scheme", scheme).replace("$loss", loss).replace("$from", from);
-    run(&text.replace("$to", to).replace("$traffic", traffic), 3)
+    cross_at(["2Mbit/s", "25 packets"], scheme, loss, traffic, up)
 }
 
 /// SRP-30: a call is lost less on the hop's lane, either way, and without loss it waits for nothing.
@@ -71,11 +62,9 @@ fn a_paced_transfer_is_faster_where_the_hop_repairs_losses() {
 /// keeps acknowledgements back.
 #[test]
 fn a_transfer_like_quic_fills_the_hop() {
-    let fast = CALL.replace("2Mbit/s", "20Mbit/s").replace("25 packets", "100 packets");
     for (loss, limit) in [("0%", 19.3e6), ("5%", 18.3e6), ("10%", 17.4e6), ("20%", 15.4e6)] {
-        let text = fast.replace("$scheme", "srp").replace("$loss", loss);
-        let text = text.replace("$from", "server").replace("$to", "phone");
-        let outcome = run(&text.replace("$traffic", "\"quic-like\""), 3);
+        let hop = ["20Mbit/s", "100 packets"];
+        let outcome = cross_at(hop, "srp", loss, "\"quic-like\"", false);
         let goodput = metric(&outcome, "it.goodput_bps");
         assert!(goodput > 0.9 * limit, "loss {loss}: {goodput}");
     }

@@ -2,51 +2,19 @@
 
 use super::*;
 
-/// A download over a wire and a hop, with the mobile's schemes at its edge.
-const DOWNLOAD: &str = r#"
-scheme = $scheme
-duration = "100s"
-[node]
-server = "fixed-host"
-base = "base"
-phone = "mobile-host"
-[link.wire]
-between = ["server", "base"]
-rate = "10Mbit/s"
-delay = "25ms"
-[link.radio]
-between = ["base", "phone"]
-rate = "2Mbit/s"
-delay = "10ms"
-queue = "25 packets"
-$radio
-[flow.download]
-from = "server"
-to = "phone"
-[mobile]
-edge = true
-[tcp]
-stack = "$stack"
-$rest
-"#;
-
 /// Nine disconnections of two seconds, told a quarter of a second ahead.
 const GAPS: &str = "[handoff]\ncells = [\"radio\"]\nfirst = \"5s\"\npause = \"2s\"\n\
                     every = \"10s\"\ncount = 9\n[signals]\npredicted.lead = \"250ms\"\n";
 
+/// A download over a wire and a hop, with the mobile's schemes at its edge.
 fn filled(scheme: &str, stack: &str, radio: &str, rest: &str) -> String {
-    let scheme = if scheme.starts_with('[') { scheme.to_string() } else { format!("\"{scheme}\"") };
-    let text = DOWNLOAD.replace("$scheme", &scheme).replace("$stack", stack);
-    text.replace("$radio", radio).replace("$rest", rest)
+    let (radio, rest) =
+        (format!("queue = \"25 packets\"\n{radio}"), format!("[mobile]\nedge = true\n{rest}"));
+    download(scheme, stack, &radio, &rest)
 }
 
 fn goodput(scheme: &str, stack: &str, radio: &str, rest: &str) -> f64 {
     metric(&run(&filled(scheme, stack, radio, rest), 1), "download.goodput_bps")
-}
-
-/// What is said of a scenario that does not read.
-fn refusal(text: &str) -> String {
-    Study::parse(Path::new("x.toml"), text).expect_err("accepted").to_string()
 }
 
 /// FRZ-1, FRZ-3, LLT-3, LLT-6, ATR-3: whoever tells the sender of the gap's end, or lets it wait

@@ -47,6 +47,70 @@ first = "2s"
 pause = "1s"
 "#;
 
+/// A server, a wire, a base, a hop and a phone, each in a scenario file's own words.
+#[derive(Clone, Copy)]
+struct OneHop<'a> {
+    /// A name, or a list of them with its brackets.
+    scheme: &'a str,
+    duration: &'a str,
+    /// Rate and delay of the wire.
+    wire: [&'a str; 2],
+    /// Rate and delay of the hop.
+    radio: [&'a str; 2],
+    /// What more is said of the hop, line by line.
+    more: &'a str,
+}
+
+impl OneHop<'_> {
+    /// A scenario with this behind it.
+    fn with(&self, rest: &str) -> String {
+        let Self { scheme, duration, wire: [wire, wire_delay], radio: [radio, delay], more } = self;
+        let scheme = match scheme.starts_with('[') {
+            true => (*scheme).to_owned(),
+            false => format!("\"{scheme}\""),
+        };
+        format!(
+            r#"
+scheme = {scheme}
+duration = "{duration}"
+[node]
+server = "fixed-host"
+base = "base"
+phone = "mobile-host"
+[link.wire]
+between = ["server", "base"]
+rate = "{wire}"
+delay = "{wire_delay}"
+[link.radio]
+between = ["base", "phone"]
+rate = "{radio}"
+delay = "{delay}"
+{more}
+{rest}
+"#
+        )
+    }
+}
+
+/// A download over a slow wire and a slower hop, with more of the hop and behind all.
+fn download(scheme: &str, stack: &str, more: &str, rest: &str) -> String {
+    let hop = OneHop {
+        scheme,
+        duration: "100s",
+        wire: ["10Mbit/s", "25ms"],
+        radio: ["2Mbit/s", "10ms"],
+        more,
+    };
+    hop.with(&format!(
+        "[flow.download]\nfrom = \"server\"\nto = \"phone\"\n[tcp]\nstack = \"{stack}\"\n{rest}"
+    ))
+}
+
+/// What is said of a scenario that does not read.
+fn refusal(text: &str) -> String {
+    Study::parse(Path::new("x.toml"), text).expect_err("accepted").to_string()
+}
+
 fn run(text: &str, seed: u64) -> Outcome {
     let study = Study::parse(Path::new("x.toml"), text).unwrap_or_else(|e| panic!("{e}"));
     let seed = Seed::from_u64(seed);

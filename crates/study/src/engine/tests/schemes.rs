@@ -10,31 +10,6 @@ use lasthop_wire::tcp::Flags;
 use super::*;
 use crate::scenario::{NodeIndex, ScenarioNode, Schemes};
 
-/// A download over a wire and a hop.
-const DOWNLOAD: &str = r#"
-scheme = $scheme
-duration = "100s"
-[node]
-server = "fixed-host"
-base = "base"
-phone = "mobile-host"
-[link.wire]
-between = ["server", "base"]
-rate = "10Mbit/s"
-delay = "25ms"
-[link.radio]
-between = ["base", "phone"]
-rate = "2Mbit/s"
-delay = "10ms"
-$radio
-[flow.download]
-from = "server"
-to = "phone"
-[tcp]
-stack = "ns2"
-$rest
-"#;
-
 /// Nine disconnections of two seconds.
 const GAPS: &str = "[handoff]\ncells = [\"radio\"]\nfirst = \"5s\"\npause = \"2s\"\n\
                     every = \"10s\"\ncount = 9\n";
@@ -76,17 +51,11 @@ stack = "ns2"
 "#;
 
 fn filled(scheme: &str, radio: &str, rest: &str) -> String {
-    let scheme = if scheme.starts_with('[') { scheme.to_string() } else { format!("\"{scheme}\"") };
-    DOWNLOAD.replace("$scheme", &scheme).replace("$radio", radio).replace("$rest", rest)
+    download(scheme, "ns2", radio, rest)
 }
 
 fn goodput(scheme: &str, radio: &str, rest: &str) -> f64 {
     metric(&run(&filled(scheme, radio, rest), 1), "download.goodput_bps")
-}
-
-/// What is said of a scenario that does not read.
-fn refusal(text: &str) -> String {
-    Study::parse(Path::new("x.toml"), text).expect_err("accepted").to_string()
 }
 
 /// SNP-3, MTC-5, DDA-1, CC-4, EBS-1: whoever repairs the hop's losses beats TCP that must do so
@@ -204,10 +173,12 @@ fn m_tcp_beats_plain_tcp_over_disconnections_and_handoffs() {
                 [link.to-west]\nbetween = [\"backbone\", \"west\"]\n\
                 [link.other]\nbetween = [\"west\", \"phone\"]\nrate = \"2Mbit/s\"\n\
                 delay = \"10ms\"\n[flow";
-    let two = DOWNLOAD.replacen("[flow", west, 1);
-    let two = two.replace("[\"server\", \"base\"]", "[\"server\", \"backbone\"]");
     let nodes = "base = \"base\"\nbackbone = \"router\"\nwest = \"base\"";
-    let two = two.replace("base = \"base\"", nodes);
+    let with_another_base = |text: String| {
+        let text = text.replacen("[flow", west, 1);
+        let text = text.replace("[\"server\", \"base\"]", "[\"server\", \"backbone\"]");
+        text.replace("base = \"base\"", nodes)
+    };
     let cells = "[\"radio\", \"other\"]";
     for (stack, pause) in [("ns2", 0.5), ("ns2", 2.0), ("ns2", 5.0), ("modern", 0.5)]
         .into_iter()
@@ -215,11 +186,10 @@ fn m_tcp_beats_plain_tcp_over_disconnections_and_handoffs() {
     {
         let gaps = GAPS.replace("2s", &format!("{pause}s"));
         let moves = gaps.replace("[\"radio\"]", cells);
-        for (text, rest) in [(DOWNLOAD, gaps), (two.as_str(), moves)] {
-            let text = text.replace("\"ns2\"", &format!("\"{stack}\""));
-            let text = text.replace("$radio", "").replace("$rest", &rest);
+        for (bases, rest) in [(1, gaps), (2, moves)] {
             let rate = |scheme: &str| {
-                let text = text.replace("$scheme", &format!("\"{scheme}\""));
+                let text = download(scheme, stack, "", &rest);
+                let text = if bases == 1 { text } else { with_another_base(text) };
                 metric(&run(&text, 1), "download.goodput_bps")
             };
             let (none, helped) = (rate("none"), rate("m-tcp"));
