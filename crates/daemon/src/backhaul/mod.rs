@@ -274,6 +274,18 @@ impl WithPeers {
     }
 }
 
+/// Asks the hop that has an association, if there is one. `$peers` borrows those of other bases: `as_ref` or `as_mut`.
+macro_rules! ask {
+    ($all:ident, $peers:ident, $what:ident($id:ident)) => {
+        match ($id, $all.peers.$peers()) {
+            (BaseAssociationId::Mobile(id), _) => Some($all.mobiles.$what(id)),
+            (BaseAssociationId::Peer(id), Some(peers)) => Some(peers.listener.$what(id)),
+            (BaseAssociationId::Link(part), Some(peers)) => Some(peers.links.$what(part)),
+            (_, None) => None,
+        }
+    };
+}
+
 impl Hop for WithPeers {
     type Id = BaseAssociationId;
 
@@ -327,12 +339,7 @@ impl Hop for WithPeers {
     }
 
     fn patience(&self, id: Self::Id) -> Duration {
-        match (id, &self.peers) {
-            (BaseAssociationId::Mobile(id), _) => self.mobiles.patience(id),
-            (BaseAssociationId::Peer(id), Some(peers)) => peers.listener.patience(id),
-            (BaseAssociationId::Link(part), Some(peers)) => peers.links.patience(part),
-            (_, None) => Duration::ZERO,
-        }
+        ask!(self, as_ref, patience(id)).unwrap_or(Duration::ZERO)
     }
 
     fn poll_event(&mut self) -> Option<HopEvent<Self::Id>> {
@@ -362,30 +369,15 @@ impl Hop for WithPeers {
     }
 
     fn packets(&mut self, id: Self::Id) -> Option<&mut PacketLane> {
-        match (id, &mut self.peers) {
-            (BaseAssociationId::Mobile(id), _) => self.mobiles.packets(id),
-            (BaseAssociationId::Peer(id), Some(peers)) => peers.listener.packets(id),
-            (BaseAssociationId::Link(part), Some(peers)) => peers.links.packets(part),
-            (_, None) => None,
-        }
+        ask!(self, as_mut, packets(id)).flatten()
     }
 
     fn packets_so_far(&mut self, id: Self::Id) -> Option<&mut PacketLane> {
-        match (id, &mut self.peers) {
-            (BaseAssociationId::Mobile(id), _) => self.mobiles.packets_so_far(id),
-            (BaseAssociationId::Peer(id), Some(peers)) => peers.listener.packets_so_far(id),
-            (BaseAssociationId::Link(part), Some(peers)) => peers.links.packets_so_far(part),
-            (_, None) => None,
-        }
+        ask!(self, as_mut, packets_so_far(id)).flatten()
     }
 
     fn streams(&mut self, id: Self::Id) -> Option<&mut AnyStreams> {
-        match (id, &mut self.peers) {
-            (BaseAssociationId::Mobile(id), _) => self.mobiles.streams(id),
-            (BaseAssociationId::Peer(id), Some(peers)) => peers.listener.streams(id),
-            (BaseAssociationId::Link(part), Some(peers)) => peers.links.streams(part),
-            (_, None) => None,
-        }
+        ask!(self, as_mut, streams(id)).flatten()
     }
 
     fn remove_association(&mut self, turn: &mut Turn<'_>, id: Self::Id) {
