@@ -13,8 +13,8 @@ use lasthop_kernel::transparent::{BaseTunnel, Tunnel};
 use lasthop_units::{Seed, Time};
 use lasthop_wire::packet::{IcmpError, Packet};
 
-use super::BaseConfig;
 use super::admitted::Admitted;
+use super::{BaseConfig, MobileEntry};
 use crate::dial::Gate;
 use crate::error::RunError;
 use crate::keyfile;
@@ -29,6 +29,23 @@ struct Owners {
 }
 
 impl Owners {
+    fn new(mobiles: &[MobileEntry]) -> Self {
+        let mut owners = Self::default();
+        for mobile in mobiles {
+            let addresses = mobile.address.iter().chain(&mobile.tun);
+            owners.addresses.extend(addresses.map(|ip| (*ip, mobile.key.0)));
+            owners.networks.extend(mobile.network.iter().map(|network| (*network, mobile.key.0)));
+        }
+        owners.networks.sort_by_key(|(network, _)| std::cmp::Reverse(network.prefix().1));
+        owners
+    }
+
+    /// All that is some mobile's.
+    fn all(&self) -> Vec<Network> {
+        let networks = self.networks.iter().map(|(network, _)| *network);
+        self.addresses.keys().copied().map(Network::from).chain(networks).collect()
+    }
+
     fn of(&self, ip: IpAddr) -> Option<PublicKey> {
         let network = || self.networks.iter().find(|(network, _)| network.contains(ip));
         self.addresses.get(&ip).or_else(|| network().map(|(_, key)| key)).copied()
@@ -56,31 +73,20 @@ impl Packets {
         let misfit = |error: &dyn std::fmt::Display| RunError::Misfit(error.to_string());
         let queues =
             PacketTun::open(&tun.name, workers, tun.mtu).map_err(|error| misfit(&error))?;
-        let all = |of: fn(&super::MobileEntry) -> Vec<Network>| {
-            config.mobiles.iter().flat_map(of).collect::<Vec<_>>()
-        };
-        let masqueraded = match tun.masquerade {
-            true => all(|mobile| mobile.tun.iter().copied().map(Network::from).collect()),
-            false => Vec::new(),
-        };
+        let owners = Owners::new(&config.mobiles);
+        let masqueraded = config.mobiles.iter().filter(|_| tun.masquerade);
+        let masqueraded = masqueraded.flat_map(|mobile| &mobile.tun).copied().map(Network::from);
         let tunnel = BaseTunnel {
             addresses: tun.addresses.clone(),
-            mobiles: all(|mobile| mobile.sources().collect()),
-            masqueraded,
+            mobiles: owners.all(),
+            masqueraded: masqueraded.collect(),
         };
-        let mut tunnel = Some(Tunnel::base(&tun.name, &tunnel).map_err(|error| misfit(&error))?);
-        warn_unless_forwarding(&tunnel_families(config));
-        let mut owners = Owners::default();
-        for mobile in &config.mobiles {
-            let addresses = mobile.address.iter().chain(&mobile.tun);
-            owners.addresses.extend(addresses.map(|ip| (*ip, mobile.key.0)));
-            owners.networks.extend(mobile.network.iter().map(|network| (*network, mobile.key.0)));
-        }
-        owners.networks.sort_by_key(|(network, _)| std::cmp::Reverse(network.prefix().1));
+        let mut standing = Some(Tunnel::base(&tun.name, &tunnel).map_err(|error| misfit(&error))?);
+        warn_unless_forwarding(&tunnel.mobiles);
         let seed: Seed = keyfile::entropy().map_err(RunError::Kernel)?;
         let sorting = Sorting::new(seed.stream("flows").next_u64(), &config.packets);
         let way =
-            |device| TunWay::new(device, tun.addresses.clone(), sorting.clone(), tunnel.take());
+            |device| TunWay::new(device, tun.addresses.clone(), sorting.clone(), standing.take());
         let ways = queues.into_iter().map(way);
         Ok(ways
             .map(|way| Self {
@@ -166,23 +172,14 @@ pub(super) fn send(
     }
 }
 
-/// The families of which mobiles have addresses.
-fn tunnel_families(config: &BaseConfig) -> [bool; 2] {
-    let has = |ipv6: bool| {
-        let mut all = config.mobiles.iter().flat_map(super::MobileEntry::sources);
-        all.any(|network| network.prefix().0.is_ipv6() == ipv6)
-    };
-    [has(false), has(true)]
-}
-
 /// Packets go on only where the kernel forwards them, which is the operator's to say.
-fn warn_unless_forwarding([ipv4, ipv6]: &[bool; 2]) {
-    let settings = [
-        (*ipv4, "net.ipv4.ip_forward", "/proc/sys/net/ipv4/ip_forward"),
-        (*ipv6, "net.ipv6.conf.all.forwarding", "/proc/sys/net/ipv6/conf/all/forwarding"),
-    ];
-    for (_, name, path) in settings.into_iter().filter(|(wanted, ..)| *wanted) {
-        if fs::read_to_string(path).is_ok_and(|value| value.trim() == "0") {
+fn warn_unless_forwarding(mobiles: &[Network]) {
+    for (ipv6, name, path) in [
+        (false, "net.ipv4.ip_forward", "/proc/sys/net/ipv4/ip_forward"),
+        (true, "net.ipv6.conf.all.forwarding", "/proc/sys/net/ipv6/conf/all/forwarding"),
+    ] {
+        let is_wanted = mobiles.iter().any(|network| network.prefix().0.is_ipv6() == ipv6);
+        if is_wanted && fs::read_to_string(path).is_ok_and(|value| value.trim() == "0") {
             tracing::warn!("packets go no further than this host: say `sysctl {name}=1`");
         }
     }
