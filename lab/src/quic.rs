@@ -1,6 +1,8 @@
 //! A download by QUIC, between ends that know nothing of what carries it: `quinn`'s server at the fixed host and its client
 //! at the mobile.
 
+mod identity;
+
 use std::fmt;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -10,13 +12,9 @@ use std::time::{Duration, Instant};
 use lasthop_kernel::netns::Netns;
 use lasthop_units::Seed;
 use quinn::congestion::{BbrConfig, CubicConfig};
-use quinn::{
-    ClientConfig, Connection, Endpoint, EndpointConfig, ServerConfig, TokioRuntime,
-    TransportConfig, VarInt,
-};
-use rustls::RootCertStore;
-use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use quinn::{Connection, Endpoint, EndpointConfig, TokioRuntime, TransportConfig, VarInt};
 
+pub use self::identity::{Identity, client, transport};
 use crate::arrivals::Watched;
 use crate::client::Stop;
 use crate::content::Content;
@@ -25,11 +23,9 @@ use crate::transfer::Transfer;
 
 /// The name in the certificate.
 const NAME: &str = "fixed.example";
-/// More than the delay-bandwidth product of any path measured here.
-const WINDOW: u32 = 32 << 20;
 /// Longer than any silence measured here.
 const IDLE: Duration = Duration::from_secs(120);
-/// How often the client looks whether it is to stop.
+/// How often the client looks whether it is to stop, and the pause between two attempts to connect.
 const TICK: Duration = Duration::from_millis(100);
 /// What the server writes at once.
 const CHUNK: usize = 16 << 10;
@@ -64,20 +60,24 @@ pub fn download(
     seed: Seed,
     patience: Duration,
 ) -> Result<Transfer, LabError> {
-    let any = match address {
-        SocketAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
-        SocketAddr::V6(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
-    };
     let bind = |host: &Netns, to: SocketAddr| {
         let bound = host.enter(|| UdpSocket::bind(to))?;
         bound.map_err(|e| LabError::io("a UDP socket", e))
     };
-    let sockets = (bind(fixed, address)?, bind(mobile, any)?);
+    let sockets = (bind(fixed, address)?, bind(mobile, any_towards(address))?);
     Transfer::by(seed, patience, move |received, stop| {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|e| LabError::io("the runtime of QUIC", e))?;
         runtime.block_on(run(sockets, address, congestion, seed, patience, (received, stop)))
     })
+}
+
+/// Any address of this host's from which that one can be reached.
+pub fn any_towards(to: SocketAddr) -> SocketAddr {
+    match to {
+        SocketAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
+        SocketAddr::V6(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
+    }
 }
 
 /// Something of QUIC that failed, as the lab says it.
@@ -93,12 +93,9 @@ async fn run(
     patience: Duration,
     (received, stop): (&Watched, &Stop),
 ) -> Result<(), LabError> {
-    let made = rcgen::generate_simple_self_signed(vec![NAME.to_owned()]).map_err(quic)?;
-    let secret = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()));
-    let certificate = made.cert.der().clone();
-    let mut config =
-        ServerConfig::with_single_cert(vec![certificate.clone()], secret).map_err(quic)?;
-    config.transport_config(Arc::new(transport(congestion)?));
+    let identity = Identity::generate(NAME)?;
+    let certificate = identity.certificate.clone();
+    let config = identity.server(controlled(congestion)?)?;
     let endpoint = |config, socket| {
         let runtime = Arc::new(TokioRuntime);
         Endpoint::new(EndpointConfig::default(), config, socket, runtime).map_err(quic)
@@ -111,13 +108,11 @@ async fn run(
             }
         }
     });
-    let mut roots = RootCertStore::empty();
-    roots.add(certificate).map_err(quic)?;
-    let mut config = ClientConfig::with_root_certificates(Arc::new(roots)).map_err(quic)?;
-    config.transport_config(Arc::new(transport(congestion)?));
     let mut client = endpoint(None, client)?;
-    client.set_default_client_config(config);
-    let connection = dial(&client, address, Instant::now() + patience, stop).await?;
+    client.set_default_client_config(self::client(certificate, controlled(congestion)?)?);
+    let until = Instant::now() + patience;
+    let connection =
+        dial(&client, address, NAME, || Instant::now() >= until || stop.is_set()).await?;
     let mut stream = connection.accept_uni().await.map_err(quic)?;
     loop {
         tokio::select! {
@@ -135,17 +130,22 @@ async fn run(
     }
 }
 
-/// A radio that loses much may need more than one attempt.
-async fn dial(
+/// Connects to the server of this name, again and again until that is `in_vain`: a radio that loses much may need more than
+/// one attempt.
+///
+/// # Errors
+///
+/// What the last attempt came to.
+pub async fn dial(
     client: &Endpoint,
     to: SocketAddr,
-    until: Instant,
-    stop: &Stop,
+    name: &str,
+    mut in_vain: impl FnMut() -> bool,
 ) -> Result<Connection, LabError> {
     loop {
-        match client.connect(to, NAME).map_err(quic)?.await {
+        match client.connect(to, name).map_err(quic)?.await {
             Ok(connection) => return Ok(connection),
-            Err(error) if Instant::now() >= until || stop.is_set() => return Err(quic(error)),
+            Err(error) if in_vain() => return Err(quic(error)),
             Err(_) => tokio::time::sleep(TICK).await,
         }
     }
@@ -163,13 +163,8 @@ async fn serve(connection: Connection, seed: Seed) {
     }
 }
 
-fn transport(congestion: Congestion) -> Result<TransportConfig, LabError> {
-    let mut config = TransportConfig::default();
-    config
-        .stream_receive_window(VarInt::from_u32(WINDOW))
-        .receive_window(VarInt::from_u32(WINDOW))
-        .send_window(WINDOW.into())
-        .max_idle_timeout(Some(IDLE.try_into().map_err(quic)?));
+fn controlled(congestion: Congestion) -> Result<TransportConfig, LabError> {
+    let mut config = transport(IDLE)?;
     match congestion {
         Congestion::Cubic => {
             config.congestion_controller_factory(Arc::new(CubicConfig::default()));

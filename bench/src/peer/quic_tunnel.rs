@@ -2,17 +2,17 @@
 //! connection, made with the `quinn` crate. Its two ends are subcommands of this command, so that
 //! they run as processes of their own.
 
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Args;
+use lasthop_lab::quic::{self, Identity};
 use lasthop_units::Rate;
 use quinn::congestion::BbrConfig;
 use quinn::{Connection, Endpoint, RecvStream, SendStream, TransportConfig, VarInt};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use tokio::io::{AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -22,12 +22,12 @@ use super::told::ToldConfig;
 const NAME: &str = "base";
 const CERTIFICATE: &str = "certificate.der";
 const SECRET: &str = "secret.der";
-/// More than the delay-bandwidth product of any radio measured here.
-const WINDOW: u32 = 32 << 20;
 const BUFFER: usize = 64 << 10;
 const CONNECTIONS: u32 = 4096;
 /// A tunnel should outlive the longest silence measured here.
 const IDLE: Duration = Duration::from_secs(180);
+/// How often the mobile tries to reach the base.
+const ATTEMPTS: u32 = 20;
 const KEEP_ALIVE: Duration = Duration::from_secs(1);
 
 /// What both ends are told.
@@ -69,10 +69,9 @@ pub(crate) struct MobileOptions {
 
 /// Writes a new self-signed identity into `directory`.
 pub(crate) fn make_identity(directory: &Path) -> Result<()> {
-    let made = rcgen::generate_simple_self_signed(vec![NAME.to_owned()])
-        .context("making a certificate")?;
-    std::fs::write(directory.join(CERTIFICATE), made.cert.der())
-        .and_then(|()| std::fs::write(directory.join(SECRET), made.signing_key.serialize_der()))
+    let made = Identity::generate(NAME).context("making a certificate")?;
+    std::fs::write(directory.join(CERTIFICATE), &made.certificate)
+        .and_then(|()| std::fs::write(directory.join(SECRET), made.secret.secret_pkcs8_der()))
         .with_context(|| format!("writing to {}", directory.display()))
 }
 
@@ -96,10 +95,7 @@ pub(crate) fn run_base(options: &BaseOptions) -> Result<()> {
 /// Runs the end at the mobile until it is killed. It listens once the tunnel stands.
 pub(crate) fn run_mobile(options: &MobileOptions) -> Result<()> {
     runtime()?.block_on(async {
-        let any = match options.base {
-            SocketAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
-            SocketAddr::V6(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
-        };
+        let any = quic::any_towards(options.base);
         let mut endpoint = Endpoint::client(any).context("opening a socket")?;
         endpoint.set_default_client_config(client_config(&options.common)?);
         let tunnel = dial(&endpoint, options.base).await?;
@@ -126,19 +122,14 @@ fn runtime() -> Result<tokio::runtime::Runtime> {
         .context("starting the runtime")
 }
 
-/// A radio that loses much may need more than one attempt.
 async fn dial(endpoint: &Endpoint, base: SocketAddr) -> Result<Connection> {
     let mut attempts = 0;
-    loop {
+    let in_vain = || {
         attempts += 1;
-        match endpoint.connect(base, NAME).context("preparing the tunnel")?.await {
-            Ok(connection) => return Ok(connection),
-            Err(error) if attempts == 20 => {
-                return Err(error).with_context(|| format!("reaching the base at {base}"));
-            }
-            Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
-        }
-    }
+        attempts == ATTEMPTS
+    };
+    let tunnel = quic::dial(endpoint, base, NAME, in_vain).await;
+    tunnel.with_context(|| format!("reaching the base at {base}"))
 }
 
 /// A byte goes first: the base learns of a stream from what comes on it, and there are protocols
@@ -183,40 +174,26 @@ async fn relay(tcp: TcpStream, mut send: SendStream, receive: RecvStream) {
 }
 
 fn server_config(common: &Common) -> Result<quinn::ServerConfig> {
-    let secret = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(read(common, SECRET)?));
-    let mut config = quinn::ServerConfig::with_single_cert(vec![certificate(common)?], secret)
-        .context("the base's certificate")?;
-    config.transport_config(Arc::new(transport(common)?));
-    Ok(config)
+    let (certificate, secret) = (read(common, CERTIFICATE)?.into(), read(common, SECRET)?.into());
+    let identity = Identity { certificate, secret };
+    identity.server(transport(common)?).context("the base's certificate")
 }
 
 fn client_config(common: &Common) -> Result<quinn::ClientConfig> {
-    let mut roots = rustls::RootCertStore::empty();
-    roots.add(certificate(common)?).context("the base's certificate")?;
-    let mut config =
-        quinn::ClientConfig::with_root_certificates(Arc::new(roots)).context("preparing TLS")?;
-    config.transport_config(Arc::new(transport(common)?));
-    Ok(config)
+    let certificate = read(common, CERTIFICATE)?.into();
+    quic::client(certificate, transport(common)?).context("the base's certificate")
 }
 
 fn transport(common: &Common) -> Result<TransportConfig> {
-    let mut config = TransportConfig::default();
+    let mut config = quic::transport(IDLE)?;
     config
         .max_concurrent_bidi_streams(VarInt::from_u32(CONNECTIONS))
-        .stream_receive_window(VarInt::from_u32(WINDOW))
-        .receive_window(VarInt::from_u32(WINDOW))
-        .send_window(WINDOW.into())
-        .max_idle_timeout(Some(IDLE.try_into().context("the idle timeout")?))
         .keep_alive_interval(Some(KEEP_ALIVE));
     match common.told {
         Some(rate) => config.congestion_controller_factory(Arc::new(ToldConfig { rate })),
         None => config.congestion_controller_factory(Arc::new(BbrConfig::default())),
     };
     Ok(config)
-}
-
-fn certificate(common: &Common) -> Result<CertificateDer<'static>> {
-    Ok(CertificateDer::from(read(common, CERTIFICATE)?))
 }
 
 fn read(common: &Common, name: &str) -> Result<Vec<u8>> {

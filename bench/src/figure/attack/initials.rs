@@ -139,18 +139,15 @@ fn two_bytes(n: usize) -> [u8; 2] {
 mod tests {
     use std::time::Instant;
 
-    use quinn_proto::{Connection, DatagramEvent, Endpoint, EndpointConfig, ServerConfig};
-    use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+    use lasthop_lab::quic::Identity;
+    use quinn_proto::{Connection, DatagramEvent, Endpoint, EndpointConfig, TransportConfig};
 
     use super::*;
 
     /// What a server makes of a datagram.
     fn served(datagram: &[u8]) -> Option<Connection> {
-        let made = rcgen::generate_simple_self_signed(vec!["base".to_owned()]).unwrap();
-        let secret =
-            PrivateKeyDer::from(PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()));
-        let config = ServerConfig::with_single_cert(vec![made.cert.der().clone()], secret).unwrap();
-        let config = Some(Arc::new(config));
+        let identity = Identity::generate("base").unwrap();
+        let config = Some(Arc::new(identity.server(TransportConfig::default()).unwrap()));
         let mut server = Endpoint::new(Arc::new(EndpointConfig::default()), config, true, None);
         let (now, from) = (Instant::now(), "127.0.0.1:9".parse().unwrap());
         let mut out = Vec::new();
