@@ -3,6 +3,7 @@
 mod application;
 mod base_hop;
 mod config;
+mod connections;
 mod early_upload;
 mod families;
 mod handoff;
@@ -32,16 +33,15 @@ use lasthop_control as control;
 use lasthop_control::{Reply, Report, Request};
 use lasthop_hop::seal::Keypair;
 use lasthop_kernel::accept::{self, Accepted};
-use lasthop_kernel::netlink::Ends;
 use lasthop_kernel::reactor::{Interest, Readiness};
 use lasthop_kernel::slab::Key;
 use lasthop_kernel::stop::Stop;
-use lasthop_kernel::tcp::{self, Socket};
+use lasthop_kernel::tcp;
 use lasthop_kernel::turn::Source;
-use lasthop_session::{ConnId, Event, Reach, Refusal, Session, SessionId, Target};
+use lasthop_session::{Event, Reach, Refusal, Session, SessionId, Target};
 use lasthop_units::{Seed, Time};
 
-use self::application::{Action, Application, OpenRequest};
+use self::application::{Application, OpenRequest};
 use self::early_upload::PreviousHop;
 use self::handoff::Handoffs;
 use self::held_syn::{HeldSyn, HeldSyns};
@@ -53,7 +53,7 @@ use self::program_priorities::ProgramPriorities;
 use self::signal::Signal;
 use self::udp_associations::UdpAssociations;
 use crate::dial::{self, Dial, Dials};
-use crate::driver::{Asker, CoreOf, Driver, Phase, Role, Timer};
+use crate::driver::{Asker, CoreOf, Driver, Role, Timer};
 use crate::error::RunError;
 use crate::hop::{HopEvent, MobileHop};
 use crate::hop_set::HopSet;
@@ -61,8 +61,6 @@ use crate::keyfile;
 use crate::packets::TunWay;
 use crate::resolve::Resolution;
 
-/// How long a server of the mobile's may take to answer.
-const SERVER_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long an application may take to send its request, or to read a refusal.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// The base's name is looked up again this long after the resolver has failed.
@@ -287,135 +285,6 @@ impl MobileRole {
     /// The base that a part of the hop leads to.
     fn station_at(&self, part: u32) -> Option<usize> {
         self.stations.iter().position(|station| station.part == Some(part))
-    }
-
-    fn accept_application(&mut self, core: &mut Core, fd: OwnedFd, client: SocketAddr) {
-        if core.connections.len() >= self.config.connections {
-            return tracing::debug!("too many connections: one refused");
-        }
-        tcp::tune_relayed(&fd);
-        // The source needs the key, and the key the socket: the source is corrected after.
-        let Ok(socket) = Socket::new(&mut core.reactor, fd, Source::Resolver) else { return };
-        let (token, server) = (socket.token, tcp::local_addr(&socket.fd));
-        let application = Application::new(socket).with_udp_associate(self.udp.are_served());
-        let key = core.add(String::new(), Waiting::Application(application));
-        core.reactor.reassign(token, Source::Connection(key));
-        self.priorities.identify_program(core, key, Ends { client, server });
-        core.arm(core.now + PATIENCE, Timer::Connection(key));
-    }
-
-    fn advance_application(&mut self, core: &mut Core, key: Key) {
-        let Some(application) = application(core, key) else { return };
-        match application.advance() {
-            Action::Wait => {}
-            Action::Open(target) => self.open(core, key, &target),
-            Action::Associate(expected) => self.associate(core, key, expected),
-            Action::Relay => core.relay(key, |waiting| match waiting {
-                Waiting::Application(application) => Some(application.into_relay()),
-                Waiting::HeldSyn(_) | Waiting::Calling(_) => None,
-            }),
-            Action::Close => self.close_application(core, key),
-        }
-    }
-
-    fn open(&mut self, core: &mut Core, key: Key, target: &Target) {
-        if let Some(connection) = core.connections.get_mut(key) {
-            connection.target = target.to_string();
-        }
-        if let Some(open_request) = open_request(core, key) {
-            open_request.record_attempt(target);
-        }
-        self.priorities.begin(core, key, target);
-        let (now, opening, id) = (core.now, self.config.connect.into(), self.at);
-        let source = open_request(core, key).and_then(|open_request| open_request.source());
-        let asked = core.session(id).map(|(session, mut streams)| {
-            session.connect_from(now, &mut streams, target, opening, source)
-        });
-        match asked {
-            Some(Ok(conn)) => {
-                core.name(key, id, conn);
-                self.priorities.reapply(core, key);
-            }
-            Some(Err(_)) => self.answer(core, key, Err(Refusal::TooMany)),
-            None => self.answer(core, key, Err(Refusal::AssociationLost)),
-        }
-    }
-
-    /// Asks again for connections whose association was lost.
-    fn retry_opens(&mut self, core: &mut Core) {
-        for key in std::mem::take(&mut self.retries) {
-            match retry_target(core, key) {
-                Some(target) => self.open(core, key, &target),
-                None => self.answer(core, key, Err(Refusal::AssociationLost)),
-            }
-        }
-    }
-
-    fn answer(&mut self, core: &mut Core, key: Key, result: Result<Option<SocketAddr>, Refusal>) {
-        if self.answer_held_syn(core, key, result) {
-            return;
-        }
-        if let Err(reason) = &result
-            && let Some(connection) = core.connections.get(key)
-        {
-            core.counters.refused += 1;
-            tracing::debug!(target = connection.target, %reason, "connection refused");
-            core.arm(core.now + PATIENCE, Timer::Connection(key));
-        }
-        if let Some(application) = application(core, key) {
-            application.answer(result);
-            self.advance_application(core, key);
-        }
-    }
-
-    /// Removes the connection of an application that is gone.
-    fn close_application(&mut self, core: &mut Core, key: Key) {
-        let Some(connection) = core.remove(key) else { return };
-        if let Phase::Waiting(Waiting::Application(application)) = connection.phase {
-            self.end_association(core, application.association);
-            let reset = application.is_intercepted();
-            application.socket.close(&mut core.reactor, reset);
-        }
-        core.abort(connection.name);
-    }
-
-    /// There is no connection; if only the association was lost, it is requested again.
-    fn handle_failed(&mut self, core: &mut Core, key: Key, refusal: Refusal) {
-        // The session has no further events for it.
-        core.unname(key);
-        let lost = refusal == Refusal::AssociationLost && !core.stopping;
-        if lost && retry_target(core, key).is_some() {
-            // The session that reports this is being replaced right now.
-            return self.retries.push(key);
-        }
-        self.answer(core, key, Err(refusal));
-    }
-
-    /// Connects to the server of ours that a fixed host asks for (MOB-8).
-    fn connect_server(&mut self, core: &mut Core, id: u32, conn: ConnId, target: &Target) {
-        let server = match target {
-            Target::Addr(to) => self.config.publish.iter().find(|s| s.port == to.port()),
-            Target::Name(..) => None,
-        };
-        let refusal = match server {
-            _ if core.stopping => Refusal::ShuttingDown,
-            // The mobile is not with that base.
-            _ if id != self.at => Refusal::AssociationLost,
-            Some(_) if core.connections.len() >= self.config.connections => Refusal::TooMany,
-            Some(server) => {
-                let caller = core.session(id).and_then(|(session, _)| session.caller(conn));
-                tracing::debug!(connection = conn.0, ?caller, server = %server.server, "called");
-                let dial = Dial::new(vec![server.server], core.now + SERVER_TIMEOUT)
-                    .leaving(self.intercepted.marked_leave(), None);
-                let key = core.add(server.server.to_string(), Waiting::Calling(dial));
-                core.name(key, id, conn);
-                self.priorities.begin_called(core, key, caller, server.port);
-                return dial::advance(core, key, None);
-            }
-            // As a closed port answers.
-            None => Refusal::Refused,
-        };
-        dial::refuse_request(core, id, conn, &target.to_string(), refusal);
     }
 }
 
