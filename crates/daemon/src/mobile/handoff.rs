@@ -11,19 +11,16 @@ use std::time::Duration;
 use lasthop_control::{HandoffReport, HandoffState};
 use lasthop_hop::GREETING_MAX;
 use lasthop_hop::seal::{Keypair, PublicKey};
-use lasthop_kernel::turn::Turn;
 use lasthop_session::handoff::{self, Broken, MobileEvent, MobileKeys, Reason};
 use lasthop_session::{ResetReason, SessionId};
-use lasthop_units::{LinkEvent, Stream as Random, Time};
+use lasthop_units::{Stream as Random, Time};
 
 use super::early_upload::PreviousHop;
 use super::known_base::Liveness;
-use super::network::NetworkChanges;
 use super::{Core, MobileHop, MobileRole};
-use crate::carrier::udp::local_towards;
 
 /// How long an association that was made in advance is kept after it is last needed.
-const LINGER: Duration = Duration::from_secs(5);
+pub(super) const LINGER: Duration = Duration::from_secs(5);
 
 /// How long a base that refused the session is avoided, unless a user asks for it.
 const AVOID: Duration = Duration::from_secs(30);
@@ -193,7 +190,7 @@ impl MobileRole {
     }
 
     /// Suspends the session and opens a hop to base `i`, where it is to resume.
-    fn suspend_session(&mut self, core: &mut Core, i: usize) {
+    pub(super) fn suspend_session(&mut self, core: &mut Core, i: usize) {
         let now = core.now;
         if let Some((session, mut streams)) = core.session(self.at) {
             session.suspend(now, &mut streams);
@@ -505,94 +502,6 @@ impl MobileRole {
         }
     }
 
-    /// Follows changes of the networks below. True if there was one.
-    fn poll_network(&mut self, core: &mut Core) -> bool {
-        if !self.network.is_ready() {
-            return false;
-        }
-        let changes = self.network.poll();
-        if changes.path {
-            self.update_signal_interface(core);
-            self.follow_path(core, &changes);
-            self.follow_carrier(core);
-        }
-        changes.path
-    }
-
-    /// The route to a base or our address there has changed: a datagram is sent at once, by which the
-    /// base notices.
-    fn follow_path(&mut self, core: &mut Core, changes: &NetworkChanges) {
-        for i in 0..self.stations.len() {
-            let station = &mut self.stations[i];
-            let Some(part) = station.part else { continue };
-            let ours = station.addresses.used().and_then(local_towards);
-            let before = std::mem::replace(&mut station.local, ours);
-            if before != ours {
-                let worth = core.hop.get(part).and_then(MobileHop::saved_path);
-                station.saved.insert(before, worth);
-            }
-            let stranded = before.is_some_and(|ip| changes.lost.contains(&ip));
-            let bound = core.hop.get(part).is_some_and(|hop| !hop.roams());
-            if i == self.here && bound && stranded && self.resumed {
-                self.reconnect(core);
-                continue;
-            }
-            if before != ours || changes.route {
-                let (hop, mut turn) = core.turn();
-                hop.with(&mut turn, part, |hop, turn| {
-                    hop.handle_link_event(turn, LinkEvent::Up);
-                    hop.roam(turn);
-                });
-            }
-        }
-    }
-
-    /// Moves to a base whose interface works, if that of the base `here` does not.
-    pub(super) fn follow_carrier(&mut self, core: &mut Core) {
-        let carries = |i: usize| {
-            let interface = self.stations[i].config.interface.as_deref()?;
-            self.network.carries(interface)
-        };
-        if carries(self.here) != Some(false) {
-            return;
-        }
-        let better = |i: &usize| carries(*i) == Some(true) && self.is_usable(core.now, *i);
-        if let Some(i) = (0..self.stations.len()).find(better) {
-            self.move_to(core, i);
-        }
-    }
-
-    /// Opens another association with the same base, for a hop whose addresses cannot change. The base
-    /// knows the session by its name.
-    fn reconnect(&mut self, core: &mut Core) {
-        tracing::info!(base = self.stations[self.here].name(), "address lost: reconnecting");
-        let here = self.here;
-        if let Some(old) = self.stations[here].part.take() {
-            self.retired.push((core.now + LINGER, old));
-        }
-        self.suspend_session(core, here);
-    }
-
-    /// The operator reports the link as down or up.
-    pub(super) fn handle_link(&mut self, core: &mut Core, interface: Option<&str>, down: bool) {
-        if let Some(interface) = interface {
-            self.network.set_down(interface, down);
-            self.update_signal_interface(core);
-        }
-        let concerned = |name: Option<&str>| interface.is_none() || name == interface;
-        let parts: Vec<u32> = self
-            .stations
-            .iter()
-            .filter(|station| concerned(station.config.interface.as_deref()))
-            .filter_map(|station| station.part)
-            .collect();
-        let (hop, mut turn) = core.turn();
-        for part in parts {
-            hop.with(&mut turn, part, |hop, turn| notify_link(hop, turn, down));
-        }
-        self.follow_carrier(core);
-    }
-
     /// The base with this key.
     fn station_of(&self, key: &PublicKey) -> Option<usize> {
         self.stations.iter().position(|station| station.config.key.as_ref() == Some(key))
@@ -602,14 +511,6 @@ impl MobileRole {
     fn session_name(&self) -> SessionId {
         self.handoffs.as_ref().map_or(self.name, Handoffs::session)
     }
-}
-
-fn notify_link(hop: &mut dyn MobileHop, turn: &mut Turn<'_>, down: bool) {
-    if down {
-        return hop.handle_link_event(turn, LinkEvent::Down);
-    }
-    hop.handle_link_event(turn, LinkEvent::Up);
-    hop.roam(turn);
 }
 
 /// Closes an association that carries nothing.

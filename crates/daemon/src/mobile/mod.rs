@@ -11,6 +11,7 @@ mod held_syn;
 mod hop_factory;
 mod intercepted;
 mod known_base;
+mod link_changes;
 mod network;
 mod packets;
 mod program_priorities;
