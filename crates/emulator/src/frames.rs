@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
 
-use lasthop_kernel::offload;
+use lasthop_kernel::ethernet;
 use lasthop_kernel::packet_batches::{FrameInbox, PacketBatches};
 use lasthop_kernel::reactor::{Interest, Reactor};
 use lasthop_kernel::tun::Tun;
@@ -101,7 +101,7 @@ impl Exchange for FrameExchange {
 
     fn damageable(&self, packet: &[u8]) -> usize {
         match &self.mobile.port {
-            Port::Interface(_) => offload::checksummed_part(packet).unwrap_or(14),
+            Port::Interface(_) => ethernet::checksummed_part(packet).unwrap_or(14),
             Port::Tun(_) if packet.first().is_some_and(|b| b >> 4 == 6) => 40,
             Port::Tun(_) => packet.first().map_or(0, |b| usize::from(b & 0x0f) * 4),
         }
@@ -154,8 +154,8 @@ fn read_frames(
 }
 
 fn push_frame(direction: Direction, packet: Packet, intake: &mut Intake) {
-    let size = offload::datagram_length(&packet.bytes);
-    match offload::ip_packet(&packet.bytes) {
+    let size = ethernet::datagram_length(&packet.bytes);
+    match ethernet::ip_packet(&packet.bytes) {
         Some(ip) => intake.push_ip(direction, size, packet, ip),
         None => intake.push(direction, size, packet),
     }

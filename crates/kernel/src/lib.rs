@@ -5,6 +5,7 @@ pub mod accept;
 pub mod clock;
 mod coalesce;
 pub mod cpu;
+pub mod ethernet;
 pub mod event_loop;
 pub mod foreign;
 pub mod frames;

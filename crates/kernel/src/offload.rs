@@ -9,6 +9,8 @@
 use lasthop_wire::checksum::{self, Sum};
 use thiserror::Error;
 
+use crate::ethernet::{ETHERTYPE_IPV4, ETHERTYPE_IPV6, network_layer};
+
 /// The length of the header before each frame.
 pub const HEADER_LENGTH: usize = 10;
 
@@ -309,58 +311,6 @@ impl Layout {
     }
 }
 
-/// The Ethernet type of IPv4.
-const ETHERTYPE_IPV4: u16 = 0x0800;
-/// The Ethernet type of IPv6.
-const ETHERTYPE_IPV6: u16 = 0x86dd;
-
-/// Where the packet under the Ethernet header and its VLAN tags begins, and its type.
-fn network_layer(frame: &[u8]) -> Option<(usize, u16)> {
-    let mut at = 12;
-    loop {
-        let ethertype = u16::from_be_bytes([*frame.get(at)?, *frame.get(at + 1)?]);
-        at += 2;
-        match ethertype {
-            0x8100 | 0x88a8 if at < 20 => at += 2,
-            _ => return Some((at, ethertype)),
-        }
-    }
-}
-
-/// Where the IP packet in an Ethernet frame begins.
-pub fn ip_packet(frame: &[u8]) -> Option<usize> {
-    let (at, ethertype) = network_layer(frame)?;
-    matches!(ethertype, ETHERTYPE_IPV4 | ETHERTYPE_IPV6).then_some(at)
-}
-
-/// The length of the IP datagram in an Ethernet frame, without padding behind it; of any other
-/// frame what follows the Ethernet header.
-pub fn datagram_length(frame: &[u8]) -> usize {
-    let Some((at, ethertype)) = network_layer(frame) else { return frame.len() };
-    let rest = frame.len().saturating_sub(at);
-    let number = |i: usize| {
-        let bytes = frame.get(at + i..at + i + 2)?;
-        Some(usize::from(u16::from_be_bytes([bytes[0], bytes[1]])))
-    };
-    let said = match ethertype {
-        ETHERTYPE_IPV4 => number(2),
-        ETHERTYPE_IPV6 => number(4).map(|n| n + 40),
-        _ => None,
-    };
-    said.filter(|&n| n <= rest).unwrap_or(rest)
-}
-
-/// Where the first byte lies that is covered by the transport's checksum, for a frame of IP.
-pub fn checksummed_part(frame: &[u8]) -> Option<usize> {
-    let (at, ethertype) = network_layer(frame)?;
-    let header = match ethertype {
-        ETHERTYPE_IPV4 => usize::from(*frame.get(at)? & 0x0f) * 4,
-        ETHERTYPE_IPV6 => 40,
-        _ => return None,
-    };
-    Some(at + header).filter(|&start| start < frame.len())
-}
-
 pub(crate) fn put16(out: &mut [u8], at: usize, n: u16) {
     out[at..at + 2].copy_from_slice(&n.to_be_bytes());
 }
@@ -543,20 +493,6 @@ mod tests {
     }
 
     #[test]
-    fn the_datagram_is_charged_without_ethernet_header_and_padding() {
-        let mut short = frame(true, true, &[]);
-        assert_eq!(datagram_length(&short), 40);
-        short.resize(60, 0);
-        assert_eq!(datagram_length(&short), 40);
-        assert_eq!(datagram_length(&frame(false, false, &payload(100))), 148);
-        let arp = [&[0xff; 12][..], &[0x08, 0x06], &[0; 28]].concat();
-        assert_eq!(datagram_length(&arp), 28);
-        assert_eq!(datagram_length(&[0; 5]), 5);
-        assert_eq!(checksummed_part(&short), Some(34));
-        assert_eq!(checksummed_part(&arp), None);
-    }
-
-    #[test]
     fn what_cannot_be_cut_is_refused() {
         let good = frame(true, true, &payload(100));
         let new = |todo, frame: &[u8]| Segments::new(todo, Link::Ethernet, frame).map(|_| ());
@@ -616,8 +552,6 @@ mod tests {
                 );
             }
             let _ = finish_checksum(Unfinished::parse(bytes), &mut frame);
-            datagram_length(&frame);
-            checksummed_part(&frame);
         }
     }
 }
