@@ -400,6 +400,7 @@ local FRAME_TYPES = {
     [0x09] = "Reset",
     [0x0a] = "Close",
     [0x0b] = "Priority",
+    [0x0c] = "Client",
     [0x10] = "Stream, to the datagram's end",
     [0x11] = "Stream, to the datagram's end, last",
     [0x12] = "Stream",
@@ -434,6 +435,7 @@ local s = {
     code = ProtoField.uint64("lasthop_srp.code", "Code"),
     size = ProtoField.uint64("lasthop_srp.size", "Bytes that the sender had sent"),
     priority = ProtoField.uint64("lasthop_srp.priority", "Priority"),
+    client = ProtoField.uint64("lasthop_srp.client", "Host"),
     packet = ProtoField.uint64("lasthop_srp.packet", "Packet"),
     packet_flow = ProtoField.uint64("lasthop_srp.packet.flow", "Flow"),
     packet_after = ProtoField.uint64(
@@ -612,6 +614,7 @@ local NUMBERS = {
     [0x09] = { s.stream, s.code, s.size },
     [0x0a] = { s.code },
     [0x0b] = { s.stream, s.priority },
+    [0x0c] = { s.stream, s.client },
 }
 
 local function add_fields(tree, tvb, at, kind, pinfo, root)

@@ -41,7 +41,7 @@ impl Counts {
 /// Writes records into lanes.
 #[derive(Debug, Default)]
 pub(crate) struct Records {
-    /// Makes the names of hosts and flows, which nobody is to foresee.
+    /// Makes the names of flows, which nobody is to foresee.
     hashes: RandomState,
     record: Vec<u8>,
     rules: PacketRules,
@@ -54,17 +54,17 @@ impl Records {
         Self { rules: rules.into(), ..Self::default() }
     }
 
-    /// Puts a record into a lane, if there is one. `host` is whose it is at the mobile: hosts share the hop
+    /// Puts a record into a lane, if there is one. `client` is the host at the mobile whose it is: hosts share the hop
     /// before flows do. What cannot be sent is counted, and is as good as lost on the way.
     pub(crate) fn send(
         &mut self,
         now: Time,
         lane: Option<&mut PacketLane>,
-        host: impl std::hash::Hash,
+        client: u32,
         record: &UdpRecord<'_>,
     ) {
         let is_datagram = matches!(record, UdpRecord::Datagram { .. });
-        match self.queue(now, lane, host, record) {
+        match self.queue(now, lane, client, record) {
             Ok(()) => self.counts.to_hop += u64::from(is_datagram),
             Err(why) if is_datagram => self.counts.refuse(why),
             Err(_) => {}
@@ -75,7 +75,7 @@ impl Records {
         &mut self,
         now: Time,
         lane: Option<&mut PacketLane>,
-        host: impl std::hash::Hash,
+        client: u32,
         record: &UdpRecord<'_>,
     ) -> Result<(), &'static str> {
         let lane = lane.ok_or("no association")?;
@@ -89,7 +89,7 @@ impl Records {
             UdpRecord::Close { .. } => (PacketClass::default(), None),
         };
         let packet = OutgoingPacket {
-            client: self.hashes.hash_one(host),
+            client: client.into(),
             flow: self.hashes.hash_one((record.socket(), remote)),
             ecn_capable: false,
             class,

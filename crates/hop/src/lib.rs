@@ -12,6 +12,7 @@ extern crate alloc;
 extern crate std;
 
 mod association;
+mod clients;
 mod config;
 mod evidence;
 mod greeting;

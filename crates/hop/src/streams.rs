@@ -118,6 +118,11 @@ pub trait Streams {
     /// divide its window and rate among streams ignores it.
     fn set_priority(&mut self, _id: StreamId, _priority: u32) {}
 
+    /// Names the host whose stream it is; the peer is told. Hosts share the rate before their streams do, each together with
+    /// its packets. All are the same host's, of name 0, to begin with. A transport that does not divide its rate among
+    /// streams ignores it.
+    fn set_client(&mut self, _id: StreamId, _client: u32) {}
+
     /// Copies as much of `data` as there is room for; the number of bytes taken.
     ///
     /// # Errors
@@ -225,6 +230,11 @@ macro_rules! streams_of {
             fn set_priority(&mut self, id: $crate::StreamId, priority: u32) {
                 let $it = self;
                 $own.set_priority(id, priority);
+            }
+
+            fn set_client(&mut self, id: $crate::StreamId, client: u32) {
+                let $it = self;
+                $own.set_client(id, client);
             }
 
             fn detach(&mut self, id: $crate::StreamId) -> Option<$crate::StreamState> {

@@ -526,6 +526,17 @@ impl Session {
         true
     }
 
+    /// Names the host whose connection it is, of those behind the mobile, which share the hop before their connections do
+    /// ([`Streams::set_client`]). It stays with the connection from hop to hop. Whether the connection is known.
+    pub fn set_client(&mut self, hop: &mut impl Streams, id: ConnId, client: u32) -> bool {
+        let Some(conn) = self.table.get_mut(id) else { return false };
+        conn.client = client;
+        if let Some(stream) = conn.stream {
+            hop.set_client(stream, client);
+        }
+        true
+    }
+
     /// Received bytes in order: one contiguous piece, empty if there are none now.
     pub fn received<'h>(&'h self, hop: &'h impl Streams, id: ConnId) -> &'h [u8] {
         match self.table.get(id).filter(|conn| conn.phase() == Phase::Open) {

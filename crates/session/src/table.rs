@@ -63,6 +63,8 @@ pub(crate) struct Conn {
     pub(crate) origin: Option<Box<Origin>>,
     /// What the user gave it.
     pub(crate) priority: Option<u32>,
+    /// The name of the host that it is of; 0 if it was given none.
+    pub(crate) client: u32,
     deadline: Option<Time>,
 }
 
@@ -226,6 +228,7 @@ impl Table {
             rest: None,
             origin: None,
             priority: None,
+            client: 0,
             deadline: None,
         };
         self.remove(id);

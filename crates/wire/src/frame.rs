@@ -23,6 +23,7 @@ const STREAM_BLOCKED: u8 = 0x08;
 const RESET: u8 = 0x09;
 const CLOSE: u8 = 0x0a;
 const PRIORITY: u8 = 0x0b;
+const CLIENT: u8 = 0x0c;
 const STREAM: u8 = 0x10;
 const STREAM_FIN: u8 = 0x01;
 const STREAM_LEN: u8 = 0x02;
@@ -81,6 +82,13 @@ pub enum Frame<'a> {
         id: u64,
         /// Its priority.
         priority: u32,
+    },
+    /// The stream is of this host, of those behind the sending end: hosts share the rate before streams do.
+    Client {
+        /// The stream.
+        id: u64,
+        /// The host's name; packets of the same host have the same.
+        client: u32,
     },
     /// Bytes of a stream.
     Stream(StreamFrame<'a>),
@@ -244,7 +252,10 @@ impl<'a> Frames<'a> {
             STREAM_BLOCKED => varint::get(bytes).map(|(id, r)| (Frame::StreamBlocked { id }, r)),
             RESET => reset(bytes),
             CLOSE => varint::get(bytes).map(|(code, rest)| (Frame::Close { code }, rest)),
-            PRIORITY => priority(bytes),
+            PRIORITY => {
+                value_of(bytes).map(|(id, priority, r)| (Frame::Priority { id, priority }, r))
+            }
+            CLIENT => value_of(bytes).map(|(id, client, r)| (Frame::Client { id, client }, r)),
             STREAM..=0x13 => stream(kind, bytes),
             PACKET..=0x17 => {
                 PacketFrame::decode(kind, bytes).map(|(p, rest)| (Frame::Packet(p), rest))
@@ -269,9 +280,10 @@ fn reset(bytes: &[u8]) -> Option<(Frame<'_>, &[u8])> {
     Some((Frame::Reset { id, code, size }, rest))
 }
 
-fn priority(bytes: &[u8]) -> Option<(Frame<'_>, &[u8])> {
-    let (id, priority, rest) = pair(bytes)?;
-    Some((Frame::Priority { id, priority: u32::try_from(priority).ok()? }, rest))
+/// A stream and 32 bits about it.
+fn value_of(bytes: &[u8]) -> Option<(u64, u32, &[u8])> {
+    let (id, value, rest) = pair(bytes)?;
+    Some((id, u32::try_from(value).ok()?, rest))
 }
 
 fn stream(kind: u8, bytes: &[u8]) -> Option<(Frame<'_>, &[u8])> {
@@ -390,6 +402,7 @@ fn put_fields<'o>(out: &'o mut [u8], frame: &Frame<'_>) -> Option<&'o mut [u8]> 
         Frame::Reset { id, code, size } => (RESET, &[id, code, size]),
         Frame::Close { code } => (CLOSE, &[code]),
         Frame::Priority { id, priority } => (PRIORITY, &[id, u64::from(priority)]),
+        Frame::Client { id, client } => (CLIENT, &[id, u64::from(client)]),
         Frame::Padding | Frame::Stream(_) | Frame::Packet(_) => return None,
     };
     let (first, mut out) = out.split_first_mut()?;
@@ -437,6 +450,7 @@ mod tests {
             Frame::Reset { id: 2, code: 77, size: 123_456 },
             Frame::Close { code: 3 },
             Frame::Priority { id: 5, priority: u32::MAX },
+            Frame::Client { id: 8, client: 0xfeed },
             Frame::Stream(StreamFrame { id: 4, offset: 1 << 20, fin: false, data: b"some" }),
             Frame::Stream(StreamFrame { id: 4, offset: 0, fin: true, data: b"" }),
         ] {

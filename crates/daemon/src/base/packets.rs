@@ -84,7 +84,8 @@ impl Packets {
         let mut standing = Some(Tunnel::base(&tun.name, &tunnel).map_err(|error| misfit(&error))?);
         warn_unless_forwarding(&tunnel.mobiles);
         let seed: Seed = keyfile::entropy().map_err(RunError::Kernel)?;
-        let sorting = Sorting::new(seed.stream("flows").next_u64(), &config.packets);
+        let own = owners.addresses.keys().copied();
+        let sorting = Sorting::new(seed.stream("flows").next_u64(), &config.packets, own);
         let way =
             |device| TunWay::new(device, tun.addresses.clone(), sorting.clone(), standing.take());
         let ways = queues.into_iter().map(way);

@@ -27,6 +27,7 @@ use crate::dial::{self, Gate};
 use crate::driver::{Asker, Client, Core};
 use crate::hop::Hop;
 use crate::packets;
+use crate::packets::OWN;
 use crate::resolve::Resolver;
 use crate::udp_relay::Records;
 
@@ -169,7 +170,7 @@ impl UdpSockets {
             };
             lane.pop();
             if let Some(undelivered) = undelivered {
-                self.records.send(world.now, Some(lane), id, &undelivered);
+                self.records.send(world.now, Some(lane), OWN, &undelivered);
             }
         }
     }
@@ -297,7 +298,7 @@ impl UdpSockets {
             if let Err(refusal) = sent {
                 let remote = Target::Name(name.clone(), port);
                 let undelivered = UdpRecord::Undelivered { socket, remote, refusal };
-                self.records.send(world.now, hop.packets(id), id, &undelivered);
+                self.records.send(world.now, hop.packets(id), OWN, &undelivered);
             }
         }
     }
@@ -325,7 +326,7 @@ impl UdpSockets {
             };
             let remote = Target::Addr(tcp::canonical(from));
             let datagram = UdpRecord::Datagram { socket, remote, payload };
-            records.send(now, hop.packets(id), id, &datagram);
+            records.send(now, hop.packets(id), OWN, &datagram);
         }
     }
 }

@@ -14,6 +14,7 @@ use super::application::{Action, Application};
 use super::{Core, MobileRole, PATIENCE, Waiting, application, open_request, retry_target};
 use crate::dial::{self, Dial};
 use crate::driver::{Phase, Timer};
+use crate::packets::OWN;
 
 /// How long a server of the mobile's may take to answer.
 const SERVER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -65,9 +66,21 @@ impl MobileRole {
             Some(Ok(conn)) => {
                 core.name(key, id, conn);
                 self.priorities.reapply(core, key);
+                self.name_client(core, key);
             }
             Some(Err(_)) => self.answer(core, key, Err(Refusal::TooMany)),
             None => self.answer(core, key, Err(Refusal::AssociationLost)),
+        }
+    }
+
+    /// A connection has its share of the hop with the others of its application's host.
+    fn name_client(&self, core: &mut Core, key: Key) {
+        let Some(connection) = core.connections.get(key) else { return };
+        let client = connection.who.client.map_or(OWN, |client| self.network.client(client.ip()));
+        if let Some((id, conn)) = connection.name.filter(|_| client != OWN)
+            && let Some((session, mut streams)) = core.session(id)
+        {
+            session.set_client(&mut streams, conn, client);
         }
     }
 

@@ -8,6 +8,8 @@ use lasthop_kernel::netlink::{Monitor, NetworkEvent};
 use lasthop_kernel::reactor::Reactor;
 use lasthop_kernel::turn::Source;
 
+use crate::packets::{OWN, client};
+
 /// What has changed.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(super) struct NetworkChanges {
@@ -87,6 +89,16 @@ impl Network {
         let monitor = self.monitor.as_ref()?;
         let known = monitor.interfaces().find(|i| i.name == interface);
         Some(known.is_some_and(lasthop_kernel::netlink::Interface::works))
+    }
+
+    /// The name of a host at this end, for its share of the hop.
+    pub(super) fn client(&self, ip: IpAddr) -> u32 {
+        let (ip, monitor) = (ip.to_canonical(), self.monitor.as_ref());
+        let is_own = ip.is_loopback()
+            || monitor.is_some_and(|monitor| {
+                monitor.interfaces().any(|i| monitor.addresses(i.index).any(|own| own == ip))
+            });
+        if is_own { OWN } else { client(ip) }
     }
 
     /// The number of an interface that carries packets.

@@ -33,7 +33,8 @@ pub(super) fn open(config: &MobileConfig, seed: Seed) -> Result<Option<TunWay>, 
         mark: mark(config),
     };
     let tunnel = Tunnel::mobile(&tun.name, &tunnel).map_err(|error| misfit(&error))?;
-    let sorting = Sorting::new(seed.stream("flows").next_u64(), &config.packets);
+    let own = tun.addresses.iter().copied();
+    let sorting = Sorting::new(seed.stream("flows").next_u64(), &config.packets, own);
     Ok(queues.pop().map(|device| TunWay::new(device, Vec::new(), sorting, Some(tunnel))))
 }
 

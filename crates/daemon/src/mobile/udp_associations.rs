@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use lasthop_control::{Report, UdpReport};
@@ -22,7 +22,7 @@ use super::{Core, MobileConfig, MobileRole, Waiting, application};
 use crate::config::HopKind;
 use crate::driver::{Phase, Timer};
 use crate::hop::Hop;
-use crate::packets;
+use crate::packets::{self, OWN};
 use crate::udp_relay::Records;
 
 /// An association is ended that nothing has passed for so long. It is longer than bases keep an idle
@@ -33,8 +33,8 @@ const IDLE: Duration = Duration::from_secs(10 * 60);
 #[derive(Debug)]
 struct Relay {
     socket: udp::Socket,
-    /// The application's host.
-    host: IpAddr,
+    /// The application's host, as it shares the hop.
+    client: u32,
     /// When a datagram last came from the application or went to it.
     used: Time,
 }
@@ -87,6 +87,7 @@ impl UdpAssociations {
         core: &mut Core,
         (near, application): (SocketAddr, SocketAddr),
         expected: SocketAddr,
+        client: u32,
     ) -> Result<(SocketNumber, SocketAddr), Refusal> {
         if self.sockets.of_host(application.ip()) >= self.per_host {
             return Err(Refusal::TooMany);
@@ -100,7 +101,7 @@ impl UdpAssociations {
             Refusal::TooMany
         })?;
         let address = socket.local_addr();
-        let relay = Relay { socket, host: application.ip().to_canonical(), used: core.now };
+        let relay = Relay { socket, client, used: core.now };
         let number = self.sockets.open(application, expected, relay).map_err(|relay| {
             relay.socket.close(&mut core.reactor);
             Refusal::TooMany
@@ -120,7 +121,7 @@ impl UdpAssociations {
             Ok(_) => {}
             Err(error) => return tracing::debug!(%error, "reading a UDP relay"),
         }
-        let (now, host) = (core.now, relay.host);
+        let (now, client) = (core.now, relay.client);
         let mut used = false;
         for (bytes, sender, truncated) in inbox.messages() {
             let datagram = match (Datagram::decode(bytes), sender.internet()) {
@@ -143,7 +144,7 @@ impl UdpAssociations {
             used = true;
             let Datagram { remote, payload } = datagram;
             let record = UdpRecord::Datagram { socket: number, remote, payload };
-            records.send(now, core.hop.packets(at), host, &record);
+            records.send(now, core.hop.packets(at), client, &record);
         }
         if used && let Some(relay) = sockets.relay_mut(number) {
             relay.used = now;
@@ -172,7 +173,7 @@ impl UdpAssociations {
             lane.pop();
             // The base has missed that it is over.
             if let Some(socket) = over {
-                self.records.send(now, Some(lane), 0, &UdpRecord::Close { socket });
+                self.records.send(now, Some(lane), OWN, &UdpRecord::Close { socket });
             }
         }
     }
@@ -224,7 +225,10 @@ impl MobileRole {
             }
             let ends = waiting.ends();
             let opened = match ends {
-                Some(ends) => self.udp.open(core, ends, expected),
+                Some(ends) => {
+                    let client = self.network.client(ends.1.ip());
+                    self.udp.open(core, ends, expected, client)
+                }
                 None => Err(Refusal::ConnectionReset),
             };
             let answer = opened.map(|(number, address)| {
@@ -258,7 +262,7 @@ impl MobileRole {
         // Where nothing was sent nothing is to be closed.
         if let Some(lane) = core.hop.packets_so_far(self.at) {
             let close = UdpRecord::Close { socket };
-            self.udp.records.send(core.now, Some(lane), relay.host, &close);
+            self.udp.records.send(core.now, Some(lane), relay.client, &close);
         }
     }
 

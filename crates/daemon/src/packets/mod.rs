@@ -19,7 +19,7 @@ use lasthop_wire::packet::{self, IcmpError, Packet};
 
 pub use config::{BaseTunConfig, BaseTunFile, MobileTunConfig, MobileTunFile};
 pub use sorting::{ClassName, PacketRule};
-pub(crate) use sorting::{PacketRules, Sorting};
+pub(crate) use sorting::{OWN, PacketRules, Sorting, client};
 
 /// Reads of the device in one turn; what is left waits for the next.
 const READS_MAX: usize = 32;
@@ -192,7 +192,7 @@ pub(crate) fn send(
 ) -> Verdict {
     let longest = lane.longest();
     let outgoing = OutgoingPacket {
-        client: sorting.client(host),
+        client: sorting.client(host).into(),
         flow: sorting.flow(packet),
         ecn_capable: packet.is_ect(),
         class: sorting.class(packet, data.len(), host),

@@ -1,5 +1,6 @@
 //! What packets are worth where the configuration says it, and how hosts and flows are told apart.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::num::NonZeroU16;
 use std::sync::Arc;
@@ -121,17 +122,37 @@ fn known(packet: &Packet, host: IpAddr) -> Known {
     Known { remote: Some(remote), port, dscp: Some(packet.dscp()) }
 }
 
+/// The name of a mobile itself among the hosts that share its hop.
+pub(crate) const OWN: u32 = 0;
+
+/// The name of a host behind a mobile, for its share of the hop: the same at both ends.
+pub(crate) fn client(ip: IpAddr) -> u32 {
+    let bits = match ip.to_canonical() {
+        IpAddr::V4(ip) => u128::from(ip.to_bits()),
+        IpAddr::V6(ip) => ip.to_bits(),
+    };
+    let folded = (bits >> 64) as u64 ^ bits as u64;
+    ((folded.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32).max(OWN + 1)
+}
+
 /// How packets are sorted: into hosts' and flows' queues, and by what they are worth.
 #[derive(Clone, Debug)]
 pub(crate) struct Sorting {
-    /// Makes the names of hosts and flows, which nobody is to foresee.
+    /// Makes the names of flows, which nobody is to foresee.
     seed: u64,
     rules: PacketRules,
+    /// Addresses of mobiles themselves.
+    own: Arc<BTreeSet<IpAddr>>,
 }
 
 impl Sorting {
-    pub(crate) fn new(seed: u64, rules: &[PacketRule]) -> Self {
-        Self { seed, rules: rules.into() }
+    /// `own` are the mobiles' own addresses; all others are hosts' behind them.
+    pub(crate) fn new(
+        seed: u64,
+        rules: &[PacketRule],
+        own: impl IntoIterator<Item = IpAddr>,
+    ) -> Self {
+        Self { seed, rules: rules.into(), own: Arc::new(own.into_iter().collect()) }
     }
 
     /// The name of a packet's flow.
@@ -139,14 +160,9 @@ impl Sorting {
         packet.flow_key(self.seed)
     }
 
-    /// The name of a host, for its share of the rate.
-    pub(super) fn client(&self, ip: IpAddr) -> u64 {
-        let bits = match ip {
-            IpAddr::V4(ip) => u128::from(ip.to_bits()),
-            IpAddr::V6(ip) => ip.to_bits(),
-        };
-        let folded = (bits >> 64) as u64 ^ bits as u64 ^ self.seed;
-        folded.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
+    /// The name of a host, for its share of the hop.
+    pub(super) fn client(&self, ip: IpAddr) -> u32 {
+        if self.own.contains(&ip) { OWN } else { client(ip) }
     }
 
     /// The class of a packet of so many bytes; `host` is the one at the mobile whose it is.

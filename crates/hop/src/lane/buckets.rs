@@ -27,6 +27,11 @@ impl<const N: usize> Buckets<N> {
         usize::from(self.made) - self.free.len()
     }
 
+    /// The slot of a bucket, if it has one.
+    pub(super) fn get(&self, bucket: u16) -> Option<usize> {
+        self.slots.get(usize::from(bucket))?.checked_sub(1).map(usize::from)
+    }
+
     /// The slot of a bucket, and whether it has it from now on.
     pub(super) fn claim(&mut self, bucket: u16) -> (usize, bool) {
         let of = &mut self.slots[usize::from(bucket)];
@@ -60,6 +65,7 @@ mod tests {
             (buckets.claim(3), buckets.claim(5), buckets.claim(3)),
             ((0, true), (1, true), (0, false))
         );
+        assert_eq!((buckets.get(3), buckets.get(4), buckets.get(9)), (Some(0), None, None));
         buckets.release(3);
         buckets.release(3);
         assert_eq!((buckets.len(), buckets.claim(7), buckets.claim(3)), (1, (0, true), (2, true)));

@@ -23,6 +23,7 @@ pub(crate) use self::hop_view::HopView;
 use self::incoming::Incoming;
 use self::outgoing::Outgoing;
 pub(crate) use self::part::{PacketPart, Parts};
+use crate::clients::Clients;
 use crate::memory::{Lease, Memory};
 use crate::packets::{OutgoingPacket, PacketError, PacketStats};
 
@@ -77,18 +78,7 @@ pub struct PacketLane {
     stats: PacketStats,
     /// The longest packet that the peer takes.
     longest: usize,
-    /// What packets and streams have sent, each divided by how many flows shared it: whoever has had less is next.
-    served: Served,
 }
-
-#[derive(Clone, Copy, Default, Debug)]
-struct Served {
-    packets: u64,
-    streams: u64,
-}
-
-/// What was served is counted in this part of a byte.
-const SERVED_UNIT: u64 = 1024;
 
 impl PacketLane {
     pub(crate) fn new(longest: Bytes, memory: &Memory) -> Self {
@@ -99,7 +89,6 @@ impl PacketLane {
             lease: memory.lease(),
             stats: PacketStats::default(),
             longest: longest.as_usize().min(PACKET_MAX),
-            served: Served::default(),
         }
     }
 
@@ -179,7 +168,7 @@ impl PacketLane {
     }
 
     pub(crate) fn has_data(&self, now: Time) -> bool {
-        self.outgoing.has_queued() || self.outgoing.has_urgent(now)
+        self.outgoing.has_queued() || self.outgoing.has_again(now)
     }
 
     /// When something is to be sent once more, if nothing else is to be sent.
@@ -207,35 +196,43 @@ impl PacketLane {
         result
     }
 
-    /// Whether packets are next, beside so many streams that have something to send.
-    pub(crate) fn is_next(&mut self, streams: usize) -> bool {
-        // Who had nothing to send for a while has saved up nothing.
-        if streams == 0 {
-            self.served.streams = self.served.streams.max(self.served.packets);
-        } else if !self.outgoing.has_queued() {
-            self.served.packets = self.served.packets.max(self.served.streams);
-        }
-        streams == 0 || self.served.packets <= self.served.streams
+    /// Hosts that have packets to send.
+    pub(crate) fn clients(&self) -> impl Iterator<Item = u16> {
+        self.outgoing.clients()
     }
 
-    /// Streams have sent so much, of which so many had something.
-    pub(crate) fn on_streams_sent(&mut self, bytes: usize, streams: usize) {
-        self.served.streams += bytes as u64 * SERVED_UNIT / streams.max(1) as u64;
+    /// How many of a host's flows have packets to send.
+    pub(crate) fn waiting(&self, client: u16) -> usize {
+        self.outgoing.waiting(client)
     }
 
-    /// Writes packets into a datagram; if `all`, those too that share the rate with streams.
-    pub(crate) fn write(
+    /// Writes those packets into a datagram that go before all else: what was lost, and what sparse flows have.
+    pub(crate) fn write_first(
         &mut self,
         now: Time,
         hop: &HopView,
-        all: bool,
+        clients: &mut Clients,
         w: &mut Writer<'_>,
         contents: &mut impl Parts,
     ) {
-        let (before, flows) = (w.len(), self.outgoing.backlogged());
         let rest = (&mut self.pool, &mut self.stats);
-        self.outgoing.write(now, hop, all, w, contents, rest);
-        self.served.packets += (w.len() - before) as u64 * SERVED_UNIT / flows;
+        self.outgoing.write_first(now, hop, clients, w, contents, rest);
+        self.settle();
+    }
+
+    /// Writes a host's next packet into a datagram, as much of it as there is room for, or first what is left of the one
+    /// that was cut.
+    pub(crate) fn write_next(
+        &mut self,
+        now: Time,
+        hop: &HopView,
+        client: u16,
+        clients: &mut Clients,
+        w: &mut Writer<'_>,
+        contents: &mut impl Parts,
+    ) {
+        let rest = (&mut self.pool, &mut self.stats);
+        self.outgoing.write_next(now, hop, (client, clients), w, contents, rest);
         self.settle();
     }
 

@@ -16,11 +16,10 @@ use super::hop_view::HopView;
 use super::part::{PacketPart, Parts};
 use super::turns::{Turn, Turns};
 use super::{FLOWS, Pool};
+use crate::clients::{self, CLIENTS, Clients};
 use crate::packet_class::PacketClass;
 use crate::packets::{OutgoingPacket, PacketStats};
 
-/// Hosts that are told apart.
-const CLIENTS: usize = 256;
 /// Packets in all, whatever their size.
 const PACKETS_MAX: usize = 16 * 1024;
 /// Bytes in all.
@@ -78,9 +77,10 @@ struct Flow {
 struct Client {
     bucket: u16,
     turns: Turns,
-    turn: Turn,
-    /// Its packets that are queued, and its flows.
+    /// Its packets that are queued, and of how many flows.
     queued: usize,
+    backlogged: usize,
+    /// Its flows.
     flows: usize,
 }
 
@@ -91,17 +91,14 @@ pub(super) struct Outgoing {
     free_slots: Vec<u32>,
     flows: Vec<Flow>,
     flow_buckets: Buckets<FLOWS>,
-    /// Flows that have packets queued.
-    backlogged: usize,
     clients: Vec<Client>,
     client_buckets: Buckets<CLIENTS>,
-    turns: Turns,
     next_number: u64,
     /// Lost, and worth sending again.
     repeats: VecDeque<PacketPart>,
     doubles: Doubles,
-    /// The packet that is being cut, or did not fit into the last datagram, and its number.
-    current: Option<(u32, u64)>,
+    /// The packet that is being cut, or did not fit into the last datagram.
+    current: Option<u32>,
     queued: usize,
     bytes: usize,
 }
@@ -113,10 +110,8 @@ impl Outgoing {
             free_slots: Vec::new(),
             flows: Vec::new(),
             flow_buckets: Buckets::new(),
-            backlogged: 0,
             clients: Vec::new(),
             client_buckets: Buckets::new(),
-            turns: Turns::default(),
             next_number: 1,
             repeats: VecDeque::new(),
             doubles: Doubles::new(),
@@ -136,9 +131,9 @@ impl Outgoing {
         self.flow_buckets.len()
     }
 
-    /// Some packet, or a part, is to be sent before streams have their turn: it was lost, or its flow is sparse.
-    pub(super) fn has_urgent(&self, now: Time) -> bool {
-        !self.repeats.is_empty() || self.doubles.due(now).is_some() || self.is_sparse()
+    /// Some packet, or a part, is to be sent again.
+    pub(super) fn has_again(&self, now: Time) -> bool {
+        !self.repeats.is_empty() || self.doubles.due(now).is_some()
     }
 
     /// Packets wait that were not sent yet.
@@ -146,9 +141,24 @@ impl Outgoing {
         self.queued > 0 || self.current.is_some()
     }
 
-    /// Flows among which the rate is shared at the moment.
-    pub(super) fn backlogged(&self) -> u64 {
-        self.backlogged.max(1) as u64
+    /// Hosts that have packets to send.
+    pub(super) fn clients(&self) -> impl Iterator<Item = u16> {
+        let begun = self.begun();
+        let all = self.clients.iter().enumerate();
+        let some = all.filter(move |(at, client)| client.queued > 0 || begun == Some(*at));
+        some.map(|(_, client)| client.bucket)
+    }
+
+    /// How many of a host's flows have packets to send.
+    pub(super) fn waiting(&self, client: u16) -> usize {
+        let Some(at) = self.client_buckets.get(client) else { return 0 };
+        self.clients[at].backlogged.max(usize::from(self.begun() == Some(at)))
+    }
+
+    /// The host whose packet is being cut, or did not fit into the last datagram.
+    fn begun(&self) -> Option<usize> {
+        let slot = &self.slots[self.current? as usize];
+        Some(self.flows[usize::from(slot.flow)].client)
     }
 
     /// When the next is to be sent a second time.
@@ -156,12 +166,14 @@ impl Outgoing {
         self.doubles.next()
     }
 
-    /// The next host is new, and its next flow too.
-    fn is_sparse(&self) -> bool {
-        let client = self.turns.front().and_then(|key| self.clients.get(usize::from(key)));
-        let Some(client) = client.filter(|client| client.turn.is_new()) else { return false };
-        let flow = client.turns.front().and_then(|key| self.flows.get(usize::from(key)));
-        flow.is_some_and(|flow| flow.turn.is_new() && !flow.queue.is_empty())
+    /// A host whose next flow sends less than its share, and may go before all others.
+    fn sparse(&self, clients: &Clients) -> Option<usize> {
+        self.clients.iter().position(|client| {
+            let flow = client.turns.front().filter(|_| client.queued > 0);
+            let flow = flow.and_then(|key| self.flows.get(usize::from(key)));
+            flow.is_some_and(|flow| flow.turn.is_new() && !flow.queue.is_empty())
+                && clients.may_go_first(client.bucket)
+        })
     }
 
     /// Queues a packet that is not empty.
@@ -192,13 +204,12 @@ impl Outgoing {
         (slot.under_way, slot.losses) = (0, 0);
         self.bytes += packet.data.len();
         self.queued += 1;
-        self.backlogged += usize::from(of.queue.is_empty());
-        of.packets += 1;
-        of.queue.push_back(index);
         let host = &mut self.clients[client];
+        host.backlogged += usize::from(of.queue.is_empty());
         host.queued += 1;
         host.turns.join(flow, &mut of.turn);
-        self.turns.join(client as u16, &mut host.turn);
+        of.packets += 1;
+        of.queue.push_back(index);
         if self.bytes > BYTES_MAX || self.slots.len() - self.free_slots.len() > PACKETS_MAX {
             stats.dropped_memory += self.shorten(pool);
         }
@@ -211,7 +222,7 @@ impl Outgoing {
         if !new_flow {
             return (self.flows[flow].client, flow as u16);
         }
-        let host = Buckets::<CLIENTS>::bucket(packet.client);
+        let host = clients::bucket(packet.client);
         let (client, _) = self.client_buckets.claim(host);
         if self.clients.len() <= client {
             self.clients.push(Client::default());
@@ -243,8 +254,14 @@ impl Outgoing {
         let of = self.flows.get_mut(usize::from(flow))?;
         let index = of.queue.pop_front()?;
         self.queued -= 1;
-        self.backlogged -= usize::from(of.queue.is_empty());
-        self.clients[of.client].queued -= 1;
+        let (client, is_empty) = (of.client, of.queue.is_empty());
+        let host = &mut self.clients[client];
+        host.queued -= 1;
+        host.backlogged -= usize::from(is_empty);
+        if host.queued == 0 {
+            // Its flows have nothing, and leave.
+            while self.next_flow(client).is_some() {}
+        }
         Some(index)
     }
 
@@ -254,13 +271,12 @@ impl Outgoing {
         }
     }
 
-    /// Writes packets into a datagram, as far as there is room: those that are to be sent before streams have their turn,
-    /// and if `all` the others too.
-    pub(super) fn write(
+    /// Writes those packets into a datagram that go before all else: what was lost, and what sparse flows have.
+    pub(super) fn write_first(
         &mut self,
         now: Time,
         hop: &HopView,
-        all: bool,
+        clients: &mut Clients,
         w: &mut Writer<'_>,
         contents: &mut impl Parts,
         (pool, stats): (&mut Pool, &mut PacketStats),
@@ -271,7 +287,7 @@ impl Outgoing {
                 self.give_up(part.slot, pool, stats);
                 continue;
             }
-            let Some(written) = self.put(now, part, hop, w, contents) else {
+            let Some(written) = self.put(now, part, hop, clients, w, contents) else {
                 return self.repeats.push_front(part);
             };
             stats.repeated += 1;
@@ -284,47 +300,63 @@ impl Outgoing {
             }
         }
         self.write_doubles(now, hop, w, contents, stats);
+        while let Some(client) = self.begun().or_else(|| self.sparse(clients)) {
+            let before = w.len();
+            let bucket = self.clients[client].bucket;
+            self.write_next(now, hop, (bucket, clients), w, contents, (pool, stats));
+            if w.len() == before {
+                return;
+            }
+        }
+    }
+
+    /// Writes a host's next packet into a datagram, as much of it as there is room for, or first what is left of the one
+    /// that was cut.
+    pub(super) fn write_next(
+        &mut self,
+        now: Time,
+        hop: &HopView,
+        (client, clients): (u16, &mut Clients),
+        w: &mut Writer<'_>,
+        contents: &mut impl Parts,
+        (pool, stats): (&mut Pool, &mut PacketStats),
+    ) {
         loop {
             if self.current.is_none() {
-                if !all && !self.is_sparse() {
-                    return;
-                }
-                self.current = self.next(now, hop, pool, stats);
+                let Some(at) = self.client_buckets.get(client) else { return };
+                self.current = self.next(now, hop, at, pool, stats);
             }
-            let Some((index, number)) = self.current else { return };
+            let Some(index) = self.current else { return };
             let slot = &self.slots[index as usize];
-            if slot.number != number {
-                // It was given up in the middle.
-                self.current = None;
-                continue;
-            }
             // What has begun to leave may still wait for its turn too long, in a silence for instance.
             if now > slot.deadline.max(slot.queued_at + slot.class.lifetime) {
                 self.give_up(index, pool, stats);
                 continue;
             }
-            let (cut, length) = (slot.cut as u16, slot.data.len());
+            let (number, cut, length) = (slot.number, slot.cut as u16, slot.data.len());
             let part = PacketPart { slot: index, number, offset: cut, len: length as u16 - cut };
-            let Some(written) = self.put(now, part, hop, w, contents) else { return };
+            let Some(written) = self.put(now, part, hop, clients, w, contents) else { return };
             let slot = &mut self.slots[index as usize];
             slot.cut += usize::from(written);
-            if slot.cut < length {
-                return;
+            if slot.cut == length {
+                self.current = None;
             }
-            self.current = None;
+            return;
         }
     }
 
-    /// Takes the next packet out of its queue that is still worth sending, and gives it a number.
+    /// Takes a host's next packet out of its queue that is still worth sending, and gives it a number.
     fn next(
         &mut self,
         now: Time,
         hop: &HopView,
+        client: usize,
         pool: &mut Pool,
         stats: &mut PacketStats,
-    ) -> Option<(u32, u64)> {
+    ) -> Option<u32> {
         loop {
-            let flow = self.next_flow()?;
+            let flow = self.next_flow(client)?;
+            let sparse = self.flows[usize::from(flow)].turn.is_new();
             let index = self.pop(flow)?;
             let (slot, of) = (&mut self.slots[index as usize], &mut self.flows[usize::from(flow)]);
             let waited = now.since(slot.queued_at);
@@ -337,9 +369,7 @@ impl Outgoing {
             }
             slot.ce = bad;
             stats.marked += u64::from(bad);
-            let sparse = of.turn.is_new();
             of.turn.spend(slot.data.len());
-            self.clients[of.client].turn.spend(slot.data.len());
             let number = self.next_number;
             self.next_number += 1;
             let patience = hop.patience(&slot.class);
@@ -355,40 +385,20 @@ impl Outgoing {
             if (hop.busy || self.queued > 0) && sparse && slot.class.doubled {
                 self.doubles.add_sparse(now, hop, whole);
             }
-            return Some((index, number));
+            return Some(index);
         }
     }
 
-    /// Whose turn it is.
-    fn next_flow(&mut self) -> Option<u16> {
-        while let Some(key) = self.turns.front() {
-            let client = &mut self.clients[usize::from(key)];
-            if self.turns.admits(&mut client.turn, client.queued > 0) {
-                while let Some(flow) = self.clients[usize::from(key)].turns.front() {
-                    if self.admits_flow(key, flow) {
-                        return Some(flow);
-                    }
-                }
-            } else if !client.turn.is_listed() {
-                // Its flows have nothing, and leave with it.
-                while let Some(flow) = self.clients[usize::from(key)].turns.front() {
-                    self.admits_flow(key, flow);
-                }
-                self.release_client(usize::from(key));
+    /// Whose turn it is of a host's flows. Those that have nothing leave.
+    fn next_flow(&mut self, client: usize) -> Option<u16> {
+        while let Some(flow) = self.clients[client].turns.front() {
+            let of = &mut self.flows[usize::from(flow)];
+            if self.clients[client].turns.admits(&mut of.turn, !of.queue.is_empty()) {
+                return Some(flow);
             }
+            self.release(flow);
         }
         None
-    }
-
-    /// Whether it is the turn of the flow that is in front of its host's.
-    fn admits_flow(&mut self, client: u16, flow: u16) -> bool {
-        let (host, of) =
-            (&mut self.clients[usize::from(client)], &mut self.flows[usize::from(flow)]);
-        if host.turns.admits(&mut of.turn, !of.queue.is_empty()) {
-            return true;
-        }
-        self.release(flow);
-        false
     }
 
     fn write_doubles(
@@ -430,10 +440,11 @@ impl Outgoing {
         now: Time,
         part: PacketPart,
         hop: &HopView,
+        clients: &mut Clients,
         w: &mut Writer<'_>,
         contents: &mut impl Parts,
     ) -> Option<u16> {
-        let slot = &self.slots[part.slot as usize];
+        let (slot, before) = (&self.slots[part.slot as usize], w.len());
         let total = slot.data.len();
         let offset = usize::from(part.offset);
         let mut frame = self.frame(now, slot, part);
@@ -455,6 +466,8 @@ impl Outgoing {
         }
         let written = PacketPart { len: len as u16, ..part };
         contents.push(written);
+        let client = &self.clients[self.flows[usize::from(slot.flow)].client];
+        clients.charge_packets(client.bucket, w.len() - before, client.backlogged);
         if len == total {
             self.slots[part.slot as usize].under_way += 1;
         }
@@ -554,6 +567,8 @@ impl Outgoing {
 
     /// A packet is over, whatever became of it.
     fn forget(&mut self, index: u32, pool: &mut Pool) {
+        // It may be over in the middle.
+        self.current = self.current.filter(|current| *current != index);
         let slot = &mut self.slots[index as usize];
         let data = core::mem::take(&mut slot.data);
         self.bytes -= data.len();
@@ -572,16 +587,11 @@ impl Outgoing {
         if of.packets > 0 || of.turn.is_listed() {
             return;
         }
-        let client = of.client;
-        self.flow_buckets.release(of.bucket);
-        self.clients[client].flows -= 1;
-        self.release_client(client);
-    }
-
-    fn release_client(&mut self, client: usize) {
-        let of = &self.clients[client];
-        if of.flows == 0 && !of.turn.is_listed() {
-            self.client_buckets.release(of.bucket);
+        let client = &mut self.clients[of.client];
+        client.flows -= 1;
+        if client.flows == 0 {
+            self.client_buckets.release(client.bucket);
         }
+        self.flow_buckets.release(of.bucket);
     }
 }

@@ -22,6 +22,7 @@ pub(super) enum Content {
     StreamBlocked { stream: u64 },
     Blocked,
     Priority { stream: u64 },
+    Client { stream: u64 },
     Packet(PacketPart),
 }
 

@@ -48,6 +48,7 @@ use core::time::Duration;
 
 use lasthop_units::{Bytes, Rate, Time};
 
+use crate::clients::Clients;
 use crate::config::{HopConfig, Limits, Window};
 use crate::lane::{HopView, PacketLane};
 use crate::stats::HopStats;
@@ -77,6 +78,8 @@ pub struct Srp {
     streams: StreamSet,
     /// Packets beside streams, once there were any.
     packets: Option<Box<PacketLane>>,
+    /// Which hosts share the rate.
+    clients: Clients,
     /// The longest packet that the peer takes; zero if none.
     packet_max: Bytes,
     /// Numbers of datagrams that came, and when to acknowledge them.
@@ -113,6 +116,7 @@ impl Srp {
             overhead,
             streams: StreamSet::new(config.clone(), role, peer),
             packets: None,
+            clients: Clients::default(),
             packet_max: peer.packet_max,
             received: Received::new(),
             arrivals: Arrivals::new(now),

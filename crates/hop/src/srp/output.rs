@@ -8,10 +8,13 @@ use super::Srp;
 use super::content::{Content, Contents};
 use super::pacer::Departure;
 use super::recovery::{Fate, Purpose, Sent};
+use crate::clients::Hosts;
 use crate::transport::Packet;
 
 /// The sender sends its floor in one of so many datagrams.
 const FLOOR_EVERY: u64 = 32;
+/// Less room than this is left empty.
+const ROOM_MIN: usize = 32;
 
 impl Srp {
     /// Writes the frames of the next datagram that should leave now into `out`, if there is one.
@@ -157,7 +160,7 @@ impl Srp {
             // Nothing waits to be repeated: what waits to be sent elicits an answer as a ping does.
             // Packets are not: into a silence they would be sent for nothing.
             self.streams.write_controls(&mut w, &mut contents);
-            self.write_streams(&mut w, &mut contents);
+            self.write_data(now, false, &mut w, &mut contents);
         }
         if contents.is_empty() {
             w.put(&Frame::Ping);
@@ -201,7 +204,7 @@ impl Srp {
         self.streams.write_controls(&mut w, &mut contents);
         if data {
             self.mtu.on_data_sent();
-            self.write_data(now, &mut w, &mut contents);
+            self.write_data(now, true, &mut w, &mut contents);
         }
         if contents.is_empty() {
             // Nothing elicits an acknowledgement; what was written is still worth sending.
@@ -229,25 +232,54 @@ impl Srp {
         }
     }
 
-    /// Fills a datagram: from packets that were lost or whose flows are sparse, then from packets or streams, whoever has
-    /// had less, then from the others.
-    fn write_data(&mut self, now: Time, w: &mut Writer<'_>, contents: &mut Contents) {
-        let Some(mut lane) = self.packets.take() else { return self.write_streams(w, contents) };
-        let (hop, streams) = (self.hop_view(), self.streams.waiting());
-        let packets_first = lane.is_next(streams);
-        lane.write(now, &hop, packets_first, w, contents);
-        let before = w.len();
-        self.write_streams(w, contents);
-        lane.on_streams_sent(w.len() - before, streams);
-        if !packets_first {
-            lane.write(now, &hop, true, w, contents);
-        }
-        self.packets = Some(lane);
-    }
-
-    fn write_streams(&mut self, w: &mut Writer<'_>, contents: &mut Contents) {
+    /// Fills a datagram: from packets that were lost or whose flows are sparse, then from streams with losses, then from the
+    /// hosts with something new, whoever has had least, and of each from its packets or streams, whichever have had less.
+    fn write_data(
+        &mut self,
+        now: Time,
+        with_packets: bool,
+        w: &mut Writer<'_>,
+        contents: &mut Contents,
+    ) {
+        let lane = if with_packets { self.packets.take() } else { None };
+        let mut lane = lane.map(|lane| (lane, self.hop_view()));
         let (rate, full) = (self.pacing_rate(), self.mtu.current());
-        self.streams.write_data(w, contents, rate, full, |fresh| self.copies.earn(fresh));
+        let (streams, clients, copies) = (&mut self.streams, &mut self.clients, &mut self.copies);
+        if let Some((lane, hop)) = &mut lane {
+            lane.write_first(now, hop, clients, w, contents);
+        }
+        streams.write_lost(w, contents, clients, rate, |fresh| copies.earn(fresh));
+        // Whose packets, and whose streams, have had their turn for nothing: what they have does not fit, or has no credit.
+        let (mut no_packets, mut no_streams) = (Hosts::default(), Hosts::default());
+        while w.room() > ROOM_MIN {
+            let lanes = lane.iter().flat_map(|(lane, _)| lane.clients());
+            let lanes = lanes.filter(|client| !no_packets.has(*client));
+            let others = streams.clients().filter(|client| !no_streams.has(*client));
+            let Some(client) = clients.next(lanes.chain(others)) else { break };
+            let flows = lane.as_ref().map_or(0, |(lane, _)| lane.waiting(client));
+            let waiting = streams.waiting(client);
+            let less = clients.are_packets_next(client, flows, waiting);
+            let packets = match (no_packets.has(client), no_streams.has(client)) {
+                (false, false) => less,
+                (no_packets, _) => !no_packets,
+            };
+            let before = w.len();
+            match &mut lane {
+                Some((lane, hop)) if packets => {
+                    lane.write_next(now, hop, client, clients, w, contents);
+                }
+                _ => {
+                    let fresh = |fresh| copies.earn(fresh);
+                    streams.write_next(client, w, contents, clients, (rate, full), fresh);
+                }
+            }
+            if w.len() == before {
+                if packets { &mut no_packets } else { &mut no_streams }.add(client);
+            }
+        }
+        if let Some((lane, _)) = lane {
+            self.packets = Some(lane);
+        }
     }
 
     /// Enters a datagram into the log and charges the pacer.

@@ -220,6 +220,10 @@ impl Streams for Srp {
         self.streams.set_priority(id.0, priority);
     }
 
+    fn set_client(&mut self, id: StreamId, client: u32) {
+        self.streams.set_client(id.0, client);
+    }
+
     fn detach(&mut self, id: StreamId) -> Option<StreamState> {
         self.streams.detach(id.0, self.recovery.log().next_number())
     }

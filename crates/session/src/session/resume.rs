@@ -314,8 +314,11 @@ impl Session {
             if self.table.get(id).is_some_and(|conn| conn.stream.is_none()) {
                 let Ok(stream) = hop.open() else { return };
                 self.table.attach(id, stream);
-                if let Some(priority) = self.table.get(id).and_then(|conn| conn.priority) {
-                    hop.set_priority(stream, priority);
+                if let Some(conn) = self.table.get(id) {
+                    if let Some(priority) = conn.priority {
+                        hop.set_priority(stream, priority);
+                    }
+                    hop.set_client(stream, conn.client);
                 }
                 self.reopen(hop, id);
             }

@@ -503,6 +503,12 @@ impl<S: End, M: End> Streams for Hop<S, M> {
         }
     }
 
+    fn set_client(&mut self, id: StreamId, client: u32) {
+        if let Some(streams) = self.streams_mut() {
+            streams.set_client(id, client);
+        }
+    }
+
     fn detach(&mut self, id: StreamId) -> Option<StreamState> {
         self.streams_mut()?.detach(id)
     }

@@ -132,6 +132,8 @@ impl Applications {
             let Ok(id) = session.connect(now, &mut hop, &plan.target(index), plan.opening) else {
                 return;
             };
+            // Hosts are told apart as those of packets are.
+            session.set_client(&mut hop, id, index as u32 % 3);
             self.retry = Time::ZERO;
             self.to_open.pop_front();
             let side = Side::new(id, index, self.end, plan.application.clone(), self.seed);

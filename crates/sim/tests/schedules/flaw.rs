@@ -80,6 +80,10 @@ impl Streams for Flawed<'_> {
         self.streams.open()
     }
 
+    fn set_client(&mut self, id: StreamId, client: u32) {
+        self.streams.set_client(id, client);
+    }
+
     fn poll_event(&mut self) -> Option<StreamEvent> {
         let waiting = self.flaw == Flaw::KeepsWritersWaiting;
         loop {

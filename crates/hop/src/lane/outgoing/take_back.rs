@@ -18,7 +18,6 @@ impl Outgoing {
     ) -> Vec<Vec<u8>> {
         let mut taken = Vec::new();
         let begun = self.current.take();
-        let begun = begun.filter(|(index, number)| self.slots[*index as usize].number == *number);
         while let Some(part) = self.repeats.pop_front() {
             if self.slot_of(part).is_some() {
                 taken.push(part.slot);
@@ -26,7 +25,7 @@ impl Outgoing {
                 self.slots[part.slot as usize].number = 0;
             }
         }
-        taken.extend(begun.map(|(index, _)| index).filter(|index| !taken.contains(index)));
+        taken.extend(begun.filter(|index| !taken.contains(index)));
         for flow in 0..self.flows.len() {
             while let Some(index) = self.pop(flow as u16) {
                 taken.push(index);

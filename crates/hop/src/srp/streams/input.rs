@@ -55,6 +55,10 @@ impl StreamSet {
                 self.open_if_new(*id, span)?;
                 self.change_priority(*id, *priority);
             }
+            Frame::Client { id, client } => {
+                self.open_if_new(*id, span)?;
+                self.change_client(*id, *client);
+            }
             Frame::Reset { id, code, size } => self.on_reset(*id, *code, *size, span)?,
             _ => {}
         }
@@ -154,6 +158,7 @@ impl StreamSet {
             }
             Content::StreamCredit { .. }
             | Content::Priority { .. }
+            | Content::Client { .. }
             | Content::Credit
             | Content::StreamBlocked { .. }
             | Content::Blocked
@@ -176,7 +181,9 @@ impl StreamSet {
                 }
             }
             // The present value is sent, if there is still one.
-            Content::StreamCredit { stream: id } | Content::Priority { stream: id } => {
+            Content::StreamCredit { stream: id }
+            | Content::Priority { stream: id }
+            | Content::Client { stream: id } => {
                 if self.streams.get(id).is_some() {
                     self.controls.push_back(content);
                 }

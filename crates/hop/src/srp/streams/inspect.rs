@@ -15,6 +15,7 @@ pub(in crate::srp) struct StreamView {
     pub(in crate::srp) waiting: u64,
     pub(in crate::srp) turn: u64,
     pub(in crate::srp) priority: u32,
+    pub(in crate::srp) client: u32,
 }
 
 impl StreamSet {
@@ -29,6 +30,7 @@ impl StreamSet {
             waiting: s.recv.waiting(),
             turn: if division.is_on() { division.turn(s.priority) } else { TURN },
             priority: s.priority,
+            client: s.client,
         };
         self.streams.iter().map(|(id, stream)| (id, view(stream))).collect()
     }

@@ -26,6 +26,7 @@ use core::mem::take;
 use lasthop_units::{Bytes, Rate};
 
 use super::content::Content;
+use crate::clients;
 use crate::config::{HopConfig, Limits};
 use crate::streams::{RecvState, StreamError, StreamEvent, StreamId, StreamState};
 use crate::transport::{LOST, Role};
@@ -294,6 +295,22 @@ impl StreamSet {
         }
     }
 
+    /// A stream is of the host of this name; the peer is told.
+    pub(super) fn set_client(&mut self, id: u64, client: u32) {
+        if self.change_client(id, client) {
+            self.queue_control(Content::Client { stream: id });
+        }
+    }
+
+    /// Whether there is such a stream, and it was another host's.
+    fn change_client(&mut self, id: u64, client: u32) -> bool {
+        let Some(stream) = self.streams.get_mut(id).filter(|s| !s.closed) else { return false };
+        let changed = stream.client != client;
+        stream.client = client;
+        self.turns.set_client(id, &mut stream.turn_state, clients::bucket(client.into()));
+        changed
+    }
+
     /// Takes a stream out, before the datagram with this number leaves.
     pub(super) fn detach(&mut self, id: u64, next_number: u64) -> Option<StreamState> {
         self.streams.get(id).filter(|stream| stream.can_move())?;
@@ -363,7 +380,7 @@ impl StreamSet {
     /// streams that it does not read would hold the memory of all.
     fn send_room(&self, send: &SendHalf, rate: Rate) -> u64 {
         // Streams that send share the rate.
-        let streams = self.turns.active().len().max(1) as u64;
+        let streams = self.turns.len().max(1) as u64;
         let ms = self.config.ahead.as_millis() as u64;
         let ahead = (rate.as_bps() / 8000).saturating_mul(ms) / streams;
         let least = self.config.ahead_min.get().min(UNSENT_MAX);

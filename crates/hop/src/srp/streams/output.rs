@@ -7,6 +7,7 @@ use lasthop_wire::frame::{Frame, Writer};
 
 use super::StreamSet;
 use super::send::ResetState;
+use crate::clients::Clients;
 use crate::srp::content::{Content, Contents};
 
 /// A stream sends at most so much in one turn, and for about so long.
@@ -32,14 +33,18 @@ impl StreamSet {
         without_credit
             || match credit {
                 0 => self.turns.bare().is_some_and(|id| wants(&id)),
-                _ => self.turns.active().iter().any(wants),
+                _ => self.turns.active().any(wants),
             }
     }
 
-    /// Streams that have something to send, as far as that is known.
-    pub(in crate::srp) fn waiting(&self) -> usize {
-        let urgent = usize::from(self.turns.urgent().is_some() || self.turns.bare().is_some());
-        self.turns.active().len().max(urgent)
+    /// Hosts of which some stream has something new to send, as far as that is known.
+    pub(in crate::srp) fn clients(&self) -> impl Iterator<Item = u16> {
+        self.turns.clients()
+    }
+
+    /// How many streams of a host have something new to send, as far as that is known.
+    pub(in crate::srp) fn waiting(&self, client: u16) -> usize {
+        self.turns.len_of(client)
     }
 
     /// Queues "blocked" if credit ends within the next `ahead` bytes, so that more may come before it does.
@@ -49,16 +54,16 @@ impl StreamSet {
         {
             self.turns.remove_bare(self.streams.get_mut(id).map(|s| &mut s.turn_state));
         }
-        let Some(id) = self.turns.active().front().copied() else { return };
+        if self.turns.fronts().next().is_none() {
+            return;
+        }
         if self.credit.take_blocked(ahead) {
             self.controls.push_back(Content::Blocked);
         }
-        self.queue_stream_blocked(id, ahead);
-    }
-
-    fn queue_stream_blocked(&mut self, id: u64, ahead: u64) {
-        if self.streams.get_mut(id).is_some_and(|stream| stream.send.take_blocked(ahead)) {
-            self.controls.push_back(Content::StreamBlocked { stream: id });
+        for id in self.turns.fronts() {
+            if self.streams.get_mut(id).is_some_and(|stream| stream.send.take_blocked(ahead)) {
+                self.controls.push_back(Content::StreamBlocked { stream: id });
+            }
         }
     }
 
@@ -89,6 +94,10 @@ impl StreamSet {
             Content::Priority { stream: id } => {
                 let Some(stream) = self.streams.get(id) else { return false };
                 w.put(&Frame::Priority { id, priority: stream.priority })
+            }
+            Content::Client { stream: id } => {
+                let Some(stream) = self.streams.get(id) else { return false };
+                w.put(&Frame::Client { id, client: stream.client })
             }
             Content::Reset { stream: id } => {
                 let Some(stream) = self.streams.get_mut(id) else { return false };
@@ -127,20 +136,21 @@ impl StreamSet {
         }
     }
 
-    /// Fills a datagram from the streams with losses, then from the others in turn, at this rate of
-    /// sending and where this is room for frames in a full datagram. `fresh` is called for each piece
-    /// with the number of bytes that were never sent before.
-    pub(in crate::srp) fn write_data(
+    /// Fills a datagram from the streams with losses, and where there is no credit from those that have but an end to send,
+    /// which takes none. `fresh` is called for each piece with the number of bytes that were never sent before.
+    pub(in crate::srp) fn write_lost(
         &mut self,
         w: &mut Writer<'_>,
         contents: &mut Contents,
+        clients: &mut Clients,
         rate: Rate,
-        full: usize,
         mut fresh: impl FnMut(u64),
     ) {
         while w.room() > PIECE_MIN {
             let Some(id) = self.turns.urgent() else { break };
+            let before = w.len();
             let wrote = self.write_piece(id, w, contents, rate, &mut fresh).is_some();
+            self.charge(id, w.len() - before, clients);
             match self.streams.get_mut(id) {
                 Some(stream) if stream.send.has_lost() => {
                     if !wrote {
@@ -157,25 +167,50 @@ impl StreamSet {
             let _ = self.write_piece(id, w, contents, rate, &mut fresh);
             self.turns.remove_bare(self.streams.get_mut(id).map(|s| &mut s.turn_state));
         }
+    }
+
+    /// Writes the next piece of the host's stream whose turn it is, at this rate of sending and where this is room for
+    /// frames in a full datagram; nothing if none of them has credit or there is no room. `fresh` as above.
+    pub(in crate::srp) fn write_next(
+        &mut self,
+        client: u16,
+        w: &mut Writer<'_>,
+        contents: &mut Contents,
+        clients: &mut Clients,
+        (rate, full): (Rate, usize),
+        mut fresh: impl FnMut(u64),
+    ) {
         let mut fruitless = 0;
-        while w.room() > PIECE_MIN && fruitless < self.turns.active().len().min(FRUITLESS_MAX) {
-            let Some(id) = self.turns.active().front().copied() else { return };
+        while w.room() > PIECE_MIN && fruitless < self.turns.len_of(client).min(FRUITLESS_MAX) {
+            let Some(id) = self.turns.front(client) else { return };
+            let before = w.len();
             match self.write_piece(id, w, contents, rate, &mut fresh) {
-                Some(bytes) => self.after_turn(id, bytes, rate, full),
+                Some(bytes) => {
+                    self.charge(id, w.len() - before, clients);
+                    return self.after_turn((client, id), bytes, rate, full);
+                }
                 // Without credit for all streams only bare ends can go: the others wait.
                 None if self.streams.get(id).is_some_and(|s| s.send.wants_to_send(u64::MAX)) => {
-                    self.turns.skip();
+                    self.turns.skip(client);
                     fruitless += 1;
                 }
-                None => self.after_turn(id, 0, rate, full),
+                None => self.after_turn((client, id), 0, rate, full),
             }
         }
     }
 
+    /// A stream's host was served so many bytes.
+    fn charge(&self, id: u64, bytes: usize, clients: &mut Clients) {
+        let client = self.streams.get(id).map_or(0, |stream| stream.turn_state.client());
+        clients.charge_streams(client, bytes, self.turns.len_of(client));
+    }
+
     /// A stream stays at the front until it has sent its share of a millisecond, so that at high
     /// rates the peer's application gets bytes in larger pieces.
-    fn after_turn(&mut self, id: u64, bytes: usize, rate: Rate, full: usize) {
-        let Some(stream) = self.streams.get_mut(id) else { return self.turns.remove_active() };
+    fn after_turn(&mut self, (client, id): (u16, u64), bytes: usize, rate: Rate, full: usize) {
+        let Some(stream) = self.streams.get_mut(id) else {
+            return self.turns.remove_active(client);
+        };
         // By priorities turns are exact, so that none may be shorter than what it is counted in.
         let exact = self.division.is_on();
         let least = if exact { full } else { 0 };
@@ -185,8 +220,8 @@ impl StreamSet {
             stream.turn_state.set_turn(self.division.turn(stream.priority));
         }
         self.turns.on_sent(&mut stream.turn_state, bytes, more, shortest, exact);
-        if !more {
-            self.queue_stream_blocked(id, 0);
+        if !more && stream.send.take_blocked(0) {
+            self.controls.push_back(Content::StreamBlocked { stream: id });
         }
     }
 

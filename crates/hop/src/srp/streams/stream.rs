@@ -28,6 +28,8 @@ pub(super) struct Stream {
     /// Over both ways; the event waits to be polled.
     pub(super) closed: bool,
     pub(super) priority: u32,
+    /// The name of the host that it is of; 0 if none was given.
+    pub(super) client: u32,
     pub(super) turn_state: TurnState,
     /// What is counted of its buffers.
     pub(super) counted: Counted,
@@ -43,6 +45,7 @@ impl Stream {
             reset_locally: false,
             closed: false,
             priority: USUAL,
+            client: 0,
             turn_state: TurnState::new(),
             counted: Counted::default(),
             slack_listed: false,

@@ -1,6 +1,7 @@
 //! Who may send next: streams with something lost first, then the others in turn.
 
 use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 
 use super::send::SendHalf;
 
@@ -13,6 +14,8 @@ pub(super) struct TurnState {
     in_urgent: bool,
     in_active: bool,
     in_bare: bool,
+    /// The bucket of the host that it is of.
+    client: u16,
     /// Its turn to send, in [`TURN`]ths of the shortest.
     turn: u64,
     /// Bytes by which it overdrew its last turn.
@@ -21,7 +24,19 @@ pub(super) struct TurnState {
 
 impl TurnState {
     pub(super) fn new() -> Self {
-        Self { in_urgent: false, in_active: false, in_bare: false, turn: TURN, overdraft: 0 }
+        Self {
+            in_urgent: false,
+            in_active: false,
+            in_bare: false,
+            client: 0,
+            turn: TURN,
+            overdraft: 0,
+        }
+    }
+
+    /// The bucket of the host that the stream is of.
+    pub(super) fn client(&self) -> u16 {
+        self.client
     }
 
     /// The stream's turns are this long from here on, in [`TURN`]ths of the shortest.
@@ -30,16 +45,33 @@ impl TurnState {
     }
 }
 
+/// Streams of a host with something new to send, in turn.
+#[derive(Debug, Default)]
+struct Active {
+    client: u16,
+    ids: VecDeque<u64>,
+    /// Bytes that the stream at the front has sent in its turn.
+    spent: usize,
+}
+
+impl Active {
+    /// It is the next one's turn.
+    fn skip(&mut self) {
+        if !self.ids.is_empty() {
+            self.ids.rotate_left(1);
+        }
+    }
+}
+
 /// The order in which streams send.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
-    /// Streams with something lost, and with something new, in turn.
+    /// Streams with something lost.
     urgent: VecDeque<u64>,
-    active: VecDeque<u64>,
+    /// Of each host that ever had any.
+    active: Vec<Active>,
     /// Streams of which nothing but the end is left to send, which takes no credit.
     bare: VecDeque<u64>,
-    /// Bytes that the stream at the front has sent in its turn.
-    spent: usize,
 }
 
 impl Turns {
@@ -51,12 +83,33 @@ impl Turns {
         }
         if !state.in_active && send.wants_to_send(u64::MAX) {
             state.in_active = true;
-            self.active.push_back(id);
+            self.of(state.client).ids.push_back(id);
         }
         if !state.in_bare && !send.has_lost() && send.wants_to_send(0) {
             state.in_bare = true;
             self.bare.push_back(id);
         }
+    }
+
+    /// Streams of a host with something new to send.
+    fn of(&mut self, client: u16) -> &mut Active {
+        let found = self.active.iter().position(|of| of.client == client);
+        let at = found.unwrap_or_else(|| {
+            self.active.push(Active { client, ..Active::default() });
+            self.active.len() - 1
+        });
+        &mut self.active[at]
+    }
+
+    /// The stream is of another host from here on.
+    pub(super) fn set_client(&mut self, id: u64, state: &mut TurnState, client: u16) {
+        if state.in_active {
+            let of = self.of(state.client);
+            of.ids.retain(|other| *other != id);
+            of.spent = 0;
+            self.of(client).ids.push_back(id);
+        }
+        state.client = client;
     }
 
     /// The first stream of which nothing but the end is left.
@@ -85,22 +138,47 @@ impl Turns {
         }
     }
 
-    /// Streams with something to send, the one whose turn it is first.
-    pub(super) fn active(&self) -> &VecDeque<u64> {
-        &self.active
+    /// Hosts of which some stream has something new to send.
+    pub(super) fn clients(&self) -> impl Iterator<Item = u16> {
+        self.active.iter().filter(|of| !of.ids.is_empty()).map(|of| of.client)
     }
 
-    /// The stream whose turn it is cannot send yet: it is the next one's.
-    pub(super) fn skip(&mut self) {
-        self.active.rotate_left(1);
+    /// All streams with something new to send.
+    pub(super) fn active(&self) -> impl Iterator<Item = &u64> {
+        self.active.iter().flat_map(|of| &of.ids)
     }
 
-    /// The stream whose turn it is is gone.
-    pub(super) fn remove_active(&mut self) {
-        self.active.pop_front();
+    /// How many streams have something new to send.
+    pub(super) fn len(&self) -> usize {
+        self.active.iter().map(|of| of.ids.len()).sum()
     }
 
-    /// The stream whose turn it is has sent `bytes` and has no `more` or goes on. It stays at the
+    /// How many streams of a host have something new to send.
+    pub(super) fn len_of(&self, client: u16) -> usize {
+        self.active.iter().find(|of| of.client == client).map_or(0, |of| of.ids.len())
+    }
+
+    /// The stream of a host whose turn it is.
+    pub(super) fn front(&self, client: u16) -> Option<u64> {
+        self.active.iter().find(|of| of.client == client)?.ids.front().copied()
+    }
+
+    /// The streams whose turn it is, of each host.
+    pub(super) fn fronts(&self) -> impl Iterator<Item = u64> {
+        self.active.iter().filter_map(|of| of.ids.front().copied())
+    }
+
+    /// The stream of a host whose turn it is cannot send yet: it is the next one's.
+    pub(super) fn skip(&mut self, client: u16) {
+        self.of(client).skip();
+    }
+
+    /// The stream of a host whose turn it is is gone.
+    pub(super) fn remove_active(&mut self, client: u16) {
+        self.of(client).ids.pop_front();
+    }
+
+    /// The stream whose turn it is, of its host's, has sent `bytes` and has no `more` or goes on. It stays at the
     /// front until it has sent its turn, of which the shortest is `shortest`. Where turns are `exact`
     /// what was sent beyond one shortens the next.
     pub(super) fn on_sent(
@@ -111,28 +189,27 @@ impl Turns {
         shortest: usize,
         exact: bool,
     ) {
+        let of = self.of(state.client);
         if !more {
-            self.spent = 0;
+            of.spent = 0;
             state.overdraft = 0;
             state.in_active = false;
-            self.active.pop_front();
+            of.ids.pop_front();
             return;
         }
-        self.spent += bytes;
-        let spent = self.spent + state.overdraft;
+        of.spent += bytes;
+        let spent = of.spent + state.overdraft;
         let allowed = (shortest as u64 * state.turn / TURN) as usize;
         if spent >= allowed {
             state.overdraft = if exact { spent - allowed } else { 0 };
-            self.spent = 0;
-            self.skip();
+            of.spent = 0;
+            of.skip();
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use alloc::vec::Vec;
-
     use super::*;
 
     fn stream() -> (TurnState, SendHalf) {
@@ -154,13 +231,27 @@ mod tests {
         streams[1].0.set_turn(2 * TURN);
         let order: Vec<u64> = (0..12)
             .map(|_| {
-                let id = turns.active()[0];
+                let id = turns.front(0).unwrap();
                 turns.on_sent(&mut streams[id as usize].0, 700, true, 1000, true);
                 id
             })
             .collect();
         assert_eq!(order, [0, 0, 1, 1, 1, 0, 1, 1, 1, 0, 0, 1]);
         turns.on_sent(&mut streams[1].0, 700, false, 1000, true);
-        assert_eq!((turns.active().len(), turns.urgent()), (1, None));
+        assert_eq!((turns.len(), turns.urgent()), (1, None));
+    }
+
+    #[test]
+    fn a_stream_that_turns_out_to_be_another_hosts_waits_there() {
+        let mut turns = Turns::default();
+        let mut streams = [stream(), stream()];
+        for (id, (state, send)) in streams.iter_mut().enumerate() {
+            turns.schedule(id as u64, state, send);
+        }
+        turns.set_client(0, &mut streams[0].0, 7);
+        assert_eq!((turns.front(7), turns.front(0), turns.len_of(0)), (Some(0), Some(1), 1));
+        assert!(turns.clients().eq([0, 7]) && turns.fronts().eq([1, 0]));
+        turns.on_sent(&mut streams[0].0, 700, false, 1000, false);
+        assert_eq!((turns.front(7), turns.len(), streams[0].0.client()), (None, 1, 7));
     }
 }

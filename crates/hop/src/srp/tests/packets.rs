@@ -360,7 +360,7 @@ fn a_call_alone_loses_next_to_nothing() {
     }
 }
 
-/// SRP-33: flows that always have something share with the streams, and hosts share before flows do.
+/// SRP-33, SRP-35: hosts share before flows do, each with its packets and its streams together.
 #[test]
 fn hosts_share_before_flows() {
     let mut w = Pairs::new(3);
@@ -369,18 +369,59 @@ fn hosts_share_before_flows() {
     let flow = |client, flow| Flow { client, class, ..Flow::new(flow, every) };
     let mut flows: Vec<Flow> = (0..4).map(|n| flow(1, n)).collect();
     flows.push(flow(2, 10));
-    let sink = run(&mut w, &mut flows, |_| 690, None, Time::from_secs(10));
-    let of = |flow| sink.numbers(flow).len() as f64;
-    let (many, one): (f64, f64) = ((0..4).map(of).sum(), of(10));
-    assert!((0.9..1.1).contains(&(many / one)), "{many} beside {one}");
-    assert!((0..4).all(|n| (0.8..1.2).contains(&(of(n) * 4.0 / many))));
-    let mut bulk = Bulk::start(&mut w, 0, FOREVER);
-    let from = w.now;
-    flows.iter_mut().for_each(|flow| flow.until = Time::from_secs(20));
-    let sink = run(&mut w, &mut flows, |_| 690, Some(&mut bulk), Time::from_secs(20));
-    let stream = bulk.goodput(from + Duration::from_secs(2), Time::from_secs(20));
-    let packets = sink.bytes as f64 * 8.0 / 10.0;
-    assert!((0.7..1.3).contains(&(stream * 5.0 / packets)), "{stream} beside {packets}");
+    let mut bulk: Option<Bulk> = None;
+    // Rates of each of the first host's flows, of the second's, and of the stream, in ten seconds.
+    let mut shares = |w: &mut Pairs, bulk: &mut Option<Bulk>| {
+        let (from, until) = (w.now + Duration::from_secs(2), w.now + Duration::from_secs(10));
+        flows.iter_mut().for_each(|flow| flow.until = until);
+        run(w, &mut flows, |_| 690, bulk.as_mut(), from);
+        let sink = run(w, &mut flows, |_| 690, bulk.as_mut(), until);
+        let rate = |flow| sink.numbers(flow).len() as f64 * 690.0;
+        let stream = bulk.as_ref().map_or(0.0, |bulk| bulk.goodput(from, until));
+        ([rate(0), rate(1), rate(2), rate(3)], rate(10), stream)
+    };
+    let equal = |a: f64, b: f64| assert!((0.85..1.15).contains(&(a / b)), "{a} beside {b}");
+    let (many, one, _) = shares(&mut w, &mut bulk);
+    equal(many.iter().sum(), one);
+    many.iter().for_each(|rate| equal(rate * 4.0, one));
+    // A third host has a stream.
+    let started = bulk.insert(Bulk::start(&mut w, 0, FOREVER)).id;
+    let (many, one, stream) = shares(&mut w, &mut bulk);
+    equal(many.iter().sum(), one);
+    equal(stream, one);
+    // It turns out to be the second's.
+    w.ends[0][0].set_client(started, 2);
+    let (many, one, stream) = shares(&mut w, &mut bulk);
+    equal(many.iter().sum(), one + stream);
+    equal(stream, one);
+    assert_eq!(w.ends[0][1].streams.inspect()[&started.0].client, 2, "the peer knows");
+}
+
+/// SRP-35: of two hosts with streams the one that has one gets as much as the one that has five; and none waits for one
+/// whose streams nobody reads.
+#[test]
+fn hosts_share_before_streams() {
+    let mut w = Pairs::new(3);
+    let mut bulks: Vec<Bulk> = (0..6).map(|_| Bulk::start(&mut w, 0, FOREVER)).collect();
+    for bulk in &bulks[1..] {
+        w.ends[0][0].set_client(bulk.id, 9);
+    }
+    let mut rates = |w: &mut Pairs, read: std::ops::Range<usize>| -> Vec<f64> {
+        let (from, until) = (w.now + Duration::from_secs(2), w.now + Duration::from_secs(10));
+        while w.now < until {
+            bulks[read.clone()].iter_mut().for_each(|bulk| bulk.pump(w));
+            w.step(until);
+        }
+        bulks.iter().map(|bulk| bulk.goodput(from, until)).collect()
+    };
+    let got = rates(&mut w, 0..6);
+    let five: f64 = got[1..].iter().sum();
+    assert!((0.85..1.15).contains(&(got[0] / five)), "{got:?}");
+    assert!(got[1..].iter().all(|rate| (0.85..1.15).contains(&(rate * 5.0 / five))), "{got:?}");
+    let alone = rates(&mut w, 0..1);
+    assert!(alone[0] > 1.8 * got[0], "{alone:?} after {got:?}");
+    let others = rates(&mut w, 1..2);
+    assert!(others[1] > 1.8 * five, "{others:?} after {got:?}");
 }
 
 /// SRP-33: a queue that stands is kept short by dropping, or by marking what can be marked.
