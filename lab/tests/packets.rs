@@ -156,7 +156,7 @@ fn programs_find_what_they_find_without() {
         text(&ping.unwrap())
     };
     let said = big(OWN[0]);
-    assert!(said.contains("mtu = 1280") || said.contains("mtu=1280"), "{said}");
+    assert!(said.contains("mtu = 1400") || said.contains("mtu=1400"), "{said}");
 }
 
 /// What is measured across a radio that loses a twentieth, by srp.

@@ -6,7 +6,6 @@
 
 mod buckets;
 mod codel;
-mod doubles;
 mod hop_view;
 mod incoming;
 mod outgoing;
@@ -21,6 +20,7 @@ use lasthop_wire::frame::{PACKET_MAX, PacketFrame, Writer};
 
 pub(crate) use self::hop_view::HopView;
 use self::incoming::Incoming;
+pub(crate) use self::outgoing::Again;
 use self::outgoing::Outgoing;
 pub(crate) use self::part::{PacketPart, Parts};
 use crate::clients::Clients;
@@ -167,13 +167,8 @@ impl PacketLane {
         self.lease.set_need(bytes.next_multiple_of(MEMORY_STEP) as u64);
     }
 
-    pub(crate) fn has_data(&self, now: Time) -> bool {
-        self.outgoing.has_queued() || self.outgoing.has_again(now)
-    }
-
-    /// When something is to be sent once more, if nothing else is to be sent.
-    pub(crate) fn next_double(&self) -> Option<Time> {
-        self.outgoing.next_double()
+    pub(crate) fn has_data(&self) -> bool {
+        self.outgoing.has_queued() || self.outgoing.has_lost()
     }
 
     pub(crate) fn next_timeout(&self) -> Option<Time> {
@@ -236,22 +231,30 @@ impl PacketLane {
         self.settle();
     }
 
-    /// Writes a part once more that was sent before.
+    /// What was written and is worth being sent once more soon.
+    pub(crate) fn poll_again(&mut self) -> Option<Again> {
+        self.outgoing.poll_again()
+    }
+
+    /// Whether a part that was sent before may still be of use.
+    pub(crate) fn is_worth(&self, now: Time, part: PacketPart) -> bool {
+        self.outgoing.is_worth(now, part)
+    }
+
+    /// Writes a part once more that was sent before and may still be of use. Whether there is room for it.
     pub(crate) fn repeat(
         &mut self,
         now: Time,
         part: PacketPart,
         w: &mut Writer<'_>,
         contents: &mut impl Parts,
-    ) {
-        if self.outgoing.repeat(now, part, w, contents) {
-            self.stats.repeated += 1;
-        }
+    ) -> bool {
+        self.outgoing.repeat(now, part, w, contents)
     }
 
-    /// A datagram of so many bytes leaves.
-    pub(crate) fn on_sent(&mut self, bytes: usize) {
-        self.outgoing.earn(bytes);
+    /// That was because it had been lost, or because it may be.
+    pub(crate) fn count_repeat(&mut self, was_doubled: bool) {
+        *(if was_doubled { &mut self.stats.doubled } else { &mut self.stats.repeated }) += 1;
     }
 
     pub(crate) fn on_acked(&mut self, part: PacketPart) {

@@ -11,7 +11,6 @@ use lasthop_wire::frame::{Frame, PacketFrame, Writer};
 
 use super::buckets::Buckets;
 use super::codel::Codel;
-use super::doubles::Doubles;
 use super::hop_view::HopView;
 use super::part::{PacketPart, Parts};
 use super::turns::{Turn, Turns};
@@ -30,6 +29,18 @@ const DROPPED_AT_ONCE: usize = 64;
 const PART_MIN: usize = 64;
 /// The longest part: what the length field of a frame holds in two bytes.
 const PART_MAX: usize = (1 << 14) - 1;
+
+/// What was lost so often is sent twice at once from then on: those behind it have waited for long.
+const LOSSES: u8 = 2;
+
+/// What was written and is worth being sent once more soon.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Again {
+    /// Of a sparse flow.
+    Sparse(PacketPart),
+    /// It was lost again and again.
+    Lost(PacketPart),
+}
 
 /// A packet.
 #[derive(Debug, Default)]
@@ -96,7 +107,8 @@ pub(super) struct Outgoing {
     next_number: u64,
     /// Lost, and worth sending again.
     repeats: VecDeque<PacketPart>,
-    doubles: Doubles,
+    /// Written, and worth being sent once more soon.
+    again: Vec<Again>,
     /// The packet that is being cut, or did not fit into the last datagram.
     current: Option<u32>,
     queued: usize,
@@ -114,7 +126,7 @@ impl Outgoing {
             client_buckets: Buckets::new(),
             next_number: 1,
             repeats: VecDeque::new(),
-            doubles: Doubles::new(),
+            again: Vec::new(),
             current: None,
             queued: 0,
             bytes: 0,
@@ -131,9 +143,9 @@ impl Outgoing {
         self.flow_buckets.len()
     }
 
-    /// Some packet, or a part, is to be sent again.
-    pub(super) fn has_again(&self, now: Time) -> bool {
-        !self.repeats.is_empty() || self.doubles.due(now).is_some()
+    /// Some packet, or a part, was lost and is to be sent again.
+    pub(super) fn has_lost(&self) -> bool {
+        !self.repeats.is_empty()
     }
 
     /// Packets wait that were not sent yet.
@@ -161,9 +173,14 @@ impl Outgoing {
         Some(self.flows[usize::from(slot.flow)].client)
     }
 
-    /// When the next is to be sent a second time.
-    pub(super) fn next_double(&self) -> Option<Time> {
-        self.doubles.next()
+    /// What was written and is worth being sent once more soon.
+    pub(super) fn poll_again(&mut self) -> Option<Again> {
+        self.again.pop()
+    }
+
+    /// Whether a part that was sent may still be of use.
+    pub(super) fn is_worth(&self, now: Time, part: PacketPart) -> bool {
+        self.slot_of(part).is_some_and(|slot| now < slot.deadline)
     }
 
     /// A host whose next flow sends less than its share, and may go before all others.
@@ -292,14 +309,13 @@ impl Outgoing {
             };
             stats.repeated += 1;
             let slot = &self.slots[part.slot as usize];
-            if slot.ordered && usize::from(written) == slot.data.len() {
-                self.doubles.add_lost(now, hop, part, slot.losses);
+            if slot.ordered && usize::from(written) == slot.data.len() && slot.losses >= LOSSES {
+                self.again.push(Again::Lost(part));
             }
             if let Some(rest) = part.after(written) {
                 return self.repeats.push_front(rest);
             }
         }
-        self.write_doubles(now, hop, w, contents, stats);
         while let Some(client) = self.begun().or_else(|| self.sparse(clients)) {
             let before = w.len();
             let bucket = self.clients[client].bucket;
@@ -383,7 +399,7 @@ impl Outgoing {
             stats.bytes_sent += slot.data.len() as u64;
             let whole = PacketPart { slot: index, number, offset: 0, len: slot.data.len() as u16 };
             if (hop.busy || self.queued > 0) && sparse && slot.class.doubled {
-                self.doubles.add_sparse(now, hop, whole);
+                self.again.push(Again::Sparse(whole));
             }
             return Some(index);
         }
@@ -399,35 +415,6 @@ impl Outgoing {
             self.release(flow);
         }
         None
-    }
-
-    fn write_doubles(
-        &mut self,
-        now: Time,
-        hop: &HopView,
-        w: &mut Writer<'_>,
-        contents: &mut impl Parts,
-        stats: &mut PacketStats,
-    ) {
-        while let Some(double) = self.doubles.due(now) {
-            let worth = self.slot_of(double.part).is_some_and(|slot| now < slot.deadline);
-            if !worth || !self.doubles.affords(&double) {
-                self.doubles.pop();
-            } else if self.repeat(now, double.part, w, contents) {
-                stats.doubled += 1;
-                self.doubles.on_sent(now, hop);
-            } else if contents.is_empty() {
-                // Not even a datagram of its own holds it.
-                self.doubles.pop();
-            } else {
-                return;
-            }
-        }
-    }
-
-    /// So much was sent, of whatever kind.
-    pub(super) fn earn(&mut self, bytes: usize) {
-        self.doubles.earn(bytes);
     }
 
     fn slot_of(&self, part: PacketPart) -> Option<&Slot> {

@@ -13,11 +13,12 @@ use smallvec::SmallVec;
 use super::content::Content;
 use super::recovery::{Fate, Purpose, Recovery};
 
-/// Copies are worth their air time where more than this share is lost.
-const LOSS_MIN: f64 = 0.02;
+/// Copies are worth their air time where more than this share is lost. What a few dozen datagrams tell of a loss of a
+/// twentieth is seldom less.
+const LOSS_MIN: f64 = 0.01;
 /// A small datagram, most likely a request or an opening, gets two copies where more than this is
 /// lost.
-const LOSS_HEAVY: f64 = 0.08;
+const LOSS_HEAVY: f64 = 0.03;
 const SMALL: u32 = 400;
 /// Bytes of copies that may be sent in a row.
 const BUDGET_MAX: u64 = 128 * 1024;

@@ -23,6 +23,7 @@ mod close_state;
 mod content;
 mod copies;
 mod cubic;
+mod doubles;
 mod filter;
 mod input;
 mod interval;
@@ -56,6 +57,7 @@ use crate::transport::Role;
 use arrivals::Arrivals;
 use close_state::CloseState;
 use copies::Copies;
+use doubles::Doubles;
 use mtu::MtuSearch;
 use pacer::Pacer;
 use probes::Probes;
@@ -80,6 +82,8 @@ pub struct Srp {
     packets: Option<Box<PacketLane>>,
     /// Which hosts share the rate.
     clients: Clients,
+    /// What is sent once more although it may arrive.
+    doubles: Doubles,
     /// The longest packet that the peer takes; zero if none.
     packet_max: Bytes,
     /// Numbers of datagrams that came, and when to acknowledge them.
@@ -117,6 +121,7 @@ impl Srp {
             streams: StreamSet::new(config.clone(), role, peer),
             packets: None,
             clients: Clients::default(),
+            doubles: Doubles::new(),
             packet_max: peer.packet_max,
             received: Received::new(),
             arrivals: Arrivals::new(now),
@@ -153,11 +158,9 @@ impl Srp {
         self.packets.get_or_insert_with(|| Box::new(PacketLane::new(longest, memory)))
     }
 
-    /// The share of datagrams that is lost, as copies go by it: where there are packets, what few of them tell counts
-    /// too.
+    /// The share of datagrams that is lost, as copies go by it: what few of them tell counts too.
     fn loss(&self) -> f64 {
-        let of_all = self.packets.as_ref().map_or(0.0, |_| self.recovery.loss());
-        self.rate.loss().max(of_all)
+        self.rate.loss().max(self.recovery.loss())
     }
 
     /// What packets go by.

@@ -9,6 +9,7 @@ use super::content::{Content, Contents};
 use super::pacer::Departure;
 use super::recovery::{Fate, Purpose, Sent};
 use crate::clients::Hosts;
+use crate::lane::Again;
 use crate::transport::Packet;
 
 /// The sender sends its floor in one of so many datagrams.
@@ -69,9 +70,14 @@ impl Srp {
         None
     }
 
-    /// Streams or packets have something to send.
+    /// Streams or packets have something to send, or something is to be sent once more.
     fn has_data(&self, now: Time) -> bool {
-        self.streams.has_data() || self.packets.as_ref().is_some_and(|lane| lane.has_data(now))
+        self.has_new() || self.doubles.due(now).is_some()
+    }
+
+    /// Streams or packets have something to send that was not sent or was lost.
+    pub(super) fn has_new(&self) -> bool {
+        self.streams.has_data() || self.packets.as_ref().is_some_and(|lane| lane.has_data())
     }
 
     /// How soon credit ends when the peer is told so: as many bytes before as leave in a round trip, unless
@@ -227,8 +233,44 @@ impl Srp {
         contents: &mut Contents,
     ) {
         match (content, &mut self.packets) {
-            (Content::Packet(part), Some(lane)) => lane.repeat(now, part, w, contents),
+            (Content::Packet(part), Some(lane)) => {
+                if lane.repeat(now, part, w, contents) {
+                    lane.count_repeat(false);
+                }
+            }
             _ => self.streams.repeat(content, exact, w, contents),
+        }
+    }
+
+    /// Writes what is to be sent once more, as far as there is room.
+    fn write_doubles(&mut self, now: Time, w: &mut Writer<'_>, contents: &mut Contents) {
+        while let Some(double) = self.doubles.due(now) {
+            let worth = match (double.content, &self.packets) {
+                (Content::Packet(part), Some(lane)) => lane.is_worth(now, part),
+                (Content::Data { stream, piece }, _) => self.streams.lacks(stream, &piece),
+                _ => false,
+            };
+            if !worth || !self.doubles.affords(&double) {
+                self.doubles.pop();
+                continue;
+            }
+            let before = contents.len();
+            match (double.content, &mut self.packets) {
+                (Content::Packet(part), Some(lane)) => {
+                    if lane.repeat(now, part, w, contents) {
+                        lane.count_repeat(true);
+                    }
+                }
+                (content, _) => self.streams.repeat(content, true, w, contents),
+            }
+            if contents.len() > before {
+                self.doubles.on_sent(now, &self.hop_view());
+            } else if contents.is_empty() {
+                // Not even a datagram of its own holds it.
+                self.doubles.pop();
+            } else {
+                return;
+            }
         }
     }
 
@@ -241,10 +283,14 @@ impl Srp {
         w: &mut Writer<'_>,
         contents: &mut Contents,
     ) {
+        if with_packets {
+            self.write_doubles(now, w, contents);
+        }
         let lane = if with_packets { self.packets.take() } else { None };
         let mut lane = lane.map(|lane| (lane, self.hop_view()));
         let (rate, full) = (self.pacing_rate(), self.mtu.current());
         let (streams, clients, copies) = (&mut self.streams, &mut self.clients, &mut self.copies);
+        let mut sparse: SmallVec<[Content; 4]> = SmallVec::new();
         if let Some((lane, hop)) = &mut lane {
             lane.write_first(now, hop, clients, w, contents);
         }
@@ -270,7 +316,14 @@ impl Srp {
                 }
                 _ => {
                     let fresh = |fresh| copies.earn(fresh);
-                    streams.write_next(client, w, contents, clients, (rate, full), fresh);
+                    sparse.extend(streams.write_next(
+                        client,
+                        w,
+                        contents,
+                        clients,
+                        (rate, full),
+                        fresh,
+                    ));
                 }
             }
             if w.len() == before {
@@ -280,6 +333,33 @@ impl Srp {
         if let Some((lane, _)) = lane {
             self.packets = Some(lane);
         }
+        self.double(now, &sparse);
+    }
+
+    /// Notes what is to be sent once more of what was written: of packets, and of sparse streams where something else is
+    /// to be sent. Where there is nothing else [`copies`](super::copies) do it.
+    fn double(&mut self, now: Time, sparse: &[Content]) {
+        let busy = !sparse.is_empty() && self.has_new();
+        let mut again = self.packets.as_mut().and_then(|lane| lane.poll_again());
+        if !busy && again.is_none() {
+            return;
+        }
+        let hop = self.hop_view();
+        for content in sparse.iter().filter(|_| busy) {
+            if let Content::Data { piece, .. } = content {
+                self.doubles.add_sparse(now, &hop, *content, piece.len);
+            }
+        }
+        while let Some(part) = again {
+            match part {
+                Again::Sparse(part) => {
+                    let bytes = part.len.into();
+                    self.doubles.add_sparse(now, &hop, Content::Packet(part), bytes);
+                }
+                Again::Lost(part) => self.doubles.add_lost(now, &hop, Content::Packet(part)),
+            }
+            again = self.packets.as_mut().and_then(|lane| lane.poll_again());
+        }
     }
 
     /// Enters a datagram into the log and charges the pacer.
@@ -287,9 +367,7 @@ impl Srp {
         let number = self.recovery.log().next_number();
         let size = len + self.overhead;
         self.stats.datagrams_sent += 1;
-        if let Some(lane) = &mut self.packets {
-            lane.on_sent(size);
-        }
+        self.doubles.earn(size);
         let mut departure = Departure::default();
         if kind != Kind::NotEliciting {
             self.probes.on_eliciting(now);

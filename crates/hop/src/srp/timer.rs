@@ -46,13 +46,11 @@ impl Srp {
             {
                 None
             }
-            Timer::Pacing if self.streams.has_data() || self.has_packets() => {
-                Some(self.pacer.wake(self.air_time()))
-            }
+            Timer::Pacing if self.has_new() => Some(self.pacer.wake(self.air_time())),
             Timer::Pacing => {
                 let turn = self.pacer.wake(self.air_time());
                 let copy = self.has_copies().then_some(turn);
-                let double = self.packets.as_ref().and_then(|lane| lane.next_double());
+                let double = self.doubles.next();
                 copy.into_iter().chain(double.map(|at| at.max(turn))).min()
             }
             Timer::Packets => self.packets.as_ref().and_then(|lane| lane.next_timeout()),
@@ -71,11 +69,6 @@ impl Srp {
             return None;
         }
         Timer::ALL.into_iter().filter_map(|timer| self.expires(timer)).min()
-    }
-
-    /// Packets wait to be sent, whatever the time.
-    fn has_packets(&self) -> bool {
-        self.packets.as_ref().is_some_and(|lane| lane.has_data(Time::ZERO))
     }
 
     /// Lets timers that are due act; follow with [`poll`](Self::poll), which sends what the others

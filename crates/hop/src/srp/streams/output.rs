@@ -8,7 +8,7 @@ use lasthop_wire::frame::{Frame, Writer};
 use super::StreamSet;
 use super::send::ResetState;
 use crate::clients::Clients;
-use crate::srp::content::{Content, Contents};
+use crate::srp::content::{Content, Contents, Piece};
 
 /// A stream sends at most so much in one turn, and for about so long.
 const TURN_MAX: usize = 32 * 1024;
@@ -110,6 +110,12 @@ impl StreamSet {
         }
     }
 
+    /// Whether the peer is not known to have all of a piece that was sent.
+    pub(in crate::srp) fn lacks(&self, id: u64, piece: &Piece) -> bool {
+        let oldest = self.streams.get(id).and_then(|stream| stream.send.oldest(piece.offset, 1));
+        oldest.is_some_and(|oldest| oldest.offset < piece.offset + piece.len as u64)
+    }
+
     /// Writes something again that was sent before and is still outstanding; of a stream's data,
     /// exactly this or rather the oldest.
     pub(in crate::srp) fn repeat(
@@ -170,7 +176,8 @@ impl StreamSet {
     }
 
     /// Writes the next piece of the host's stream whose turn it is, at this rate of sending and where this is room for
-    /// frames in a full datagram; nothing if none of them has credit or there is no room. `fresh` as above.
+    /// frames in a full datagram; nothing if none of them has credit or there is no room. `fresh` as above. Returns the
+    /// piece if its stream is sparse: it had nothing before that, and has nothing behind it.
     pub(in crate::srp) fn write_next(
         &mut self,
         client: u16,
@@ -179,24 +186,28 @@ impl StreamSet {
         clients: &mut Clients,
         (rate, full): (Rate, usize),
         mut fresh: impl FnMut(u64),
-    ) {
+    ) -> Option<Content> {
         let mut fruitless = 0;
         while w.room() > PIECE_MIN && fruitless < self.turns.len_of(client).min(FRUITLESS_MAX) {
-            let Some(id) = self.turns.front(client) else { return };
+            let id = self.turns.front(client)?;
             let before = w.len();
             match self.write_piece(id, w, contents, rate, &mut fresh) {
                 Some(bytes) => {
                     self.charge(id, w.len() - before, clients);
-                    return self.after_turn((client, id), bytes, rate, full);
+                    let sparse = self.after_turn((client, id), bytes, rate, full);
+                    return contents.last().copied().filter(|_| sparse);
                 }
                 // Without credit for all streams only bare ends can go: the others wait.
                 None if self.streams.get(id).is_some_and(|s| s.send.wants_to_send(u64::MAX)) => {
                     self.turns.skip(client);
                     fruitless += 1;
                 }
-                None => self.after_turn((client, id), 0, rate, full),
+                None => {
+                    self.after_turn((client, id), 0, rate, full);
+                }
             }
         }
+        None
     }
 
     /// A stream's host was served so many bytes.
@@ -206,10 +217,17 @@ impl StreamSet {
     }
 
     /// A stream stays at the front until it has sent its share of a millisecond, so that at high
-    /// rates the peer's application gets bytes in larger pieces.
-    fn after_turn(&mut self, (client, id): (u16, u64), bytes: usize, rate: Rate, full: usize) {
+    /// rates the peer's application gets bytes in larger pieces. Whether it is sparse.
+    fn after_turn(
+        &mut self,
+        (client, id): (u16, u64),
+        bytes: usize,
+        rate: Rate,
+        full: usize,
+    ) -> bool {
         let Some(stream) = self.streams.get_mut(id) else {
-            return self.turns.remove_active(client);
+            self.turns.remove_active(client);
+            return false;
         };
         // By priorities turns are exact, so that none may be shorter than what it is counted in.
         let exact = self.division.is_on();
@@ -219,10 +237,12 @@ impl StreamSet {
         if exact {
             stream.turn_state.set_turn(self.division.turn(stream.priority));
         }
+        let sparse = stream.turn_state.is_new() && !more;
         self.turns.on_sent(&mut stream.turn_state, bytes, more, shortest, exact);
         if !more && stream.send.take_blocked(0) {
             self.controls.push_back(Content::StreamBlocked { stream: id });
         }
+        sparse
     }
 
     /// Writes the next piece of a stream; how many bytes of data it has.

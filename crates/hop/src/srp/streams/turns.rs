@@ -14,6 +14,8 @@ pub(super) struct TurnState {
     in_urgent: bool,
     in_active: bool,
     in_bare: bool,
+    /// It has not sent yet since it had nothing to send.
+    is_new: bool,
     /// The bucket of the host that it is of.
     client: u16,
     /// Its turn to send, in [`TURN`]ths of the shortest.
@@ -28,10 +30,16 @@ impl TurnState {
             in_urgent: false,
             in_active: false,
             in_bare: false,
+            is_new: false,
             client: 0,
             turn: TURN,
             overdraft: 0,
         }
+    }
+
+    /// It has not sent yet since it had nothing to send.
+    pub(super) fn is_new(&self) -> bool {
+        self.is_new
     }
 
     /// The bucket of the host that the stream is of.
@@ -82,7 +90,7 @@ impl Turns {
             self.urgent.push_back(id);
         }
         if !state.in_active && send.wants_to_send(u64::MAX) {
-            state.in_active = true;
+            (state.in_active, state.is_new) = (true, true);
             self.of(state.client).ids.push_back(id);
         }
         if !state.in_bare && !send.has_lost() && send.wants_to_send(0) {
@@ -190,6 +198,7 @@ impl Turns {
         exact: bool,
     ) {
         let of = self.of(state.client);
+        state.is_new = false;
         if !more {
             of.spent = 0;
             state.overdraft = 0;

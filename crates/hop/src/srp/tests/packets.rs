@@ -345,6 +345,37 @@ fn a_call_beside_a_transfer_waits_for_nothing() {
     }
 }
 
+/// SRP-33: a byte now and then on a stream beside a transfer is sent once more too, and comes at once where it would often
+/// have to be repeated.
+#[test]
+fn keystrokes_beside_a_transfer_seldom_wait_for_a_repetition() {
+    for loss in [0.05, 0.1] {
+        let mut w = lossy(4, loss);
+        let mut bulk = Bulk::start(&mut w, 0, FOREVER);
+        let keys = w.ends[0][0].open().unwrap();
+        let (mut sent, mut late, mut next) = (Vec::new(), 0, Time::from_secs(2));
+        let mut come = 0;
+        while w.now < Time::from_secs(102) {
+            if next <= w.now {
+                assert_eq!(w.ends[0][0].write(keys, b"k"), Ok(1));
+                sent.push(w.now);
+                next += Duration::from_millis(100);
+            }
+            bulk.pump(&mut w);
+            w.step(next);
+            let now = w.now;
+            for at in &sent[come..come + w.ends[0][1].received(keys).len()] {
+                late += u64::from(now.since(*at) > RTT / 2 + RTT / 2);
+            }
+            let n = w.ends[0][1].received(keys).len();
+            come += n;
+            w.ends[0][1].consume(keys, n);
+        }
+        let late = late as f64 / sent.len() as f64;
+        assert!(come + 2 > sent.len() && late < 0.01, "loss {loss}: {late} late, {come} came");
+    }
+}
+
 /// SRP-33: a call alone, whose packets are far apart, loses next to nothing either.
 #[test]
 fn a_call_alone_loses_next_to_nothing() {

@@ -70,9 +70,23 @@ fn a_call_and_a_download_do_not_disturb_each_other() {
     }
 }
 
-/// SRP-33: where nothing is lost, the echo of a keystroke beside a download takes hardly longer than the path.
+/// SRP-30, SRP-33: upwards, where there is nothing else but acknowledgements, hardly anything of a call is missing either.
+#[test]
+fn a_call_against_a_download_is_whole() {
+    let up = CALL.replace("from = \"server\"\nto = \"phone\"", "from = \"phone\"\nto = \"server\"");
+    for loss in ["5%", "10%"] {
+        let names = ["call.residual_loss", "call.added_p50_s", "call.added_p99_s"];
+        let [lost, half, most] = means(loss, &up, names);
+        assert!(lost <= 0.001, "loss {loss}: {lost} of the call");
+        assert!(most <= half + ROUND_TRIP, "loss {loss}: {half} and {most}");
+    }
+}
+
+/// SRP-33: the echo of a keystroke beside a download takes hardly longer than the path.
 #[test]
 fn a_keystroke_beside_a_download_is_echoed_at_once() {
-    let [answers, most] = means("0%", KEYS, ["keys.answers", "keys.latency_p99_s"]);
-    assert!(answers > 270.0 && most <= 1.5 * PATH, "{answers} {most}");
+    for loss in ["0%", "5%", "10%"] {
+        let [answers, most] = means(loss, KEYS, ["keys.answers", "keys.latency_p99_s"]);
+        assert!(answers > 270.0 && most <= 1.5 * PATH, "loss {loss}: {answers} {most}");
+    }
 }

@@ -1,21 +1,19 @@
-//! Packets that are sent once more although they may arrive: those of sparse flows, and those that were lost before.
+//! What is sent once more although it may arrive: of sparse flows and streams, and packets that were lost before.
 
 use alloc::collections::VecDeque;
 use core::time::Duration;
 
 use lasthop_units::Time;
 
-use super::hop_view::HopView;
-use super::part::PacketPart;
+use super::content::Content;
+use crate::lane::HopView;
 
-/// A sparse flow's packet is sent once more where more than the first share is lost, and twice more where more than the
+/// What is sparse is sent once more where more than the first share is lost, and twice more where more than the
 /// second is.
 const DOUBLE_LOSS: [f64; 2] = [0.02, 0.08];
-/// What was lost so often is sent twice at once from then on: those behind it have waited for long.
-const LOSSES: u8 = 2;
 /// The second leaves an eighth of the round trip later, at most so much: losses come in bursts.
 const AFTER: (u32, Duration) = (8, Duration::from_millis(10));
-/// One of so many bytes sent may be for sparse flows' packets, and so many may be saved up. What was lost twice needs no
+/// One of so many bytes sent may be for what is sparse, and so many may be saved up. What was lost twice needs no
 /// such bound: it is the square of the loss.
 const PART: u64 = 128;
 const SAVED_MAX: u64 = 16 * 1024;
@@ -24,8 +22,7 @@ const SAVED_MAX: u64 = 16 * 1024;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Double {
     at: Time,
-    /// What it is of.
-    pub(super) part: PacketPart,
+    pub(super) content: Content,
     /// How often again after that.
     more: u8,
     /// What it costs of what may be spent.
@@ -63,26 +60,24 @@ impl Doubles {
         self.earned %= PART;
     }
 
-    /// A packet of a sparse flow is sent for the first time.
-    pub(super) fn add_sparse(&mut self, now: Time, hop: &HopView, part: PacketPart) {
+    /// Something sparse of so many bytes is sent for the first time.
+    pub(super) fn add_sparse(&mut self, now: Time, hop: &HopView, content: Content, bytes: usize) {
         let times = DOUBLE_LOSS.iter().filter(|loss| hop.loss > **loss).count() as u8;
         if times > 0 {
-            self.add(now, hop, part, times - 1, part.len.into());
+            self.add(now, hop, content, times - 1, bytes as u64);
         }
     }
 
-    /// A packet that was lost so often is sent again.
-    pub(super) fn add_lost(&mut self, now: Time, hop: &HopView, part: PacketPart, losses: u8) {
-        if losses >= LOSSES {
-            self.add(now, hop, part, 0, 0);
-        }
+    /// What was lost before, more than once, is sent again.
+    pub(super) fn add_lost(&mut self, now: Time, hop: &HopView, content: Content) {
+        self.add(now, hop, content, 0, 0);
     }
 
-    fn add(&mut self, now: Time, hop: &HopView, part: PacketPart, more: u8, cost: u64) {
+    fn add(&mut self, now: Time, hop: &HopView, content: Content, more: u8, cost: u64) {
         let after = (hop.srtt / AFTER.0).min(AFTER.1);
         // The round trip may have become shorter since the last was added.
         let last = self.queue.back().map_or(now, |last| last.at);
-        self.queue.push_back(Double { at: (now + after).max(last), part, more, cost });
+        self.queue.push_back(Double { at: (now + after).max(last), content, more, cost });
     }
 
     /// Whether that much may be spent.
@@ -100,7 +95,7 @@ impl Doubles {
         if let Some(double) = self.queue.pop_front() {
             self.budget -= double.cost;
             if double.more > 0 {
-                self.add(now, hop, double.part, double.more - 1, double.cost);
+                self.add(now, hop, double.content, double.more - 1, double.cost);
             }
         }
     }
