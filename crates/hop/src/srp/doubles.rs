@@ -43,6 +43,11 @@ impl Doubles {
         Self { queue: VecDeque::new(), earned: 0, budget: SAVED_MAX }
     }
 
+    /// Whether so much loss makes sparse things worth sending once more.
+    pub(super) fn are_worth(loss: f64) -> bool {
+        loss > DOUBLE_LOSS[0]
+    }
+
     /// When the next is to be sent.
     pub(super) fn next(&self) -> Option<Time> {
         self.queue.front().map(|double| double.at)

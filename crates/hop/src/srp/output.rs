@@ -6,6 +6,7 @@ use smallvec::SmallVec;
 
 use super::Srp;
 use super::content::{Content, Contents};
+use super::doubles::Doubles;
 use super::pacer::Departure;
 use super::recovery::{Fate, Purpose, Sent};
 use crate::clients::Hosts;
@@ -339,7 +340,7 @@ impl Srp {
     /// Notes what is to be sent once more of what was written: of packets, and of sparse streams where something else is
     /// to be sent. Where there is nothing else [`copies`](super::copies) do it.
     fn double(&mut self, now: Time, sparse: &[Content]) {
-        let busy = !sparse.is_empty() && self.has_new();
+        let busy = !sparse.is_empty() && Doubles::are_worth(self.loss()) && self.has_new();
         let mut again = self.packets.as_mut().and_then(|lane| lane.poll_again());
         if !busy && again.is_none() {
             return;

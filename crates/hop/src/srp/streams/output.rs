@@ -156,7 +156,8 @@ impl StreamSet {
             let Some(id) = self.turns.urgent() else { break };
             let before = w.len();
             let wrote = self.write_piece(id, w, contents, rate, &mut fresh).is_some();
-            self.charge(id, w.len() - before, clients);
+            let client = self.streams.get(id).map_or(0, |stream| stream.turn_state.client());
+            clients.charge_streams(client, w.len() - before, self.turns.len_of(client));
             match self.streams.get_mut(id) {
                 Some(stream) if stream.send.has_lost() => {
                     if !wrote {
@@ -193,7 +194,8 @@ impl StreamSet {
             let before = w.len();
             match self.write_piece(id, w, contents, rate, &mut fresh) {
                 Some(bytes) => {
-                    self.charge(id, w.len() - before, clients);
+                    let streams = self.turns.len_of(client);
+                    clients.charge_streams(client, w.len() - before, streams);
                     let sparse = self.after_turn((client, id), bytes, rate, full);
                     return contents.last().copied().filter(|_| sparse);
                 }
@@ -208,12 +210,6 @@ impl StreamSet {
             }
         }
         None
-    }
-
-    /// A stream's host was served so many bytes.
-    fn charge(&self, id: u64, bytes: usize, clients: &mut Clients) {
-        let client = self.streams.get(id).map_or(0, |stream| stream.turn_state.client());
-        clients.charge_streams(client, bytes, self.turns.len_of(client));
     }
 
     /// A stream stays at the front until it has sent its share of a millisecond, so that at high
