@@ -86,7 +86,8 @@ impl Records {
                 (self.rules.class_of_datagram(remote, payload.len()), Some(remote))
             }
             UdpRecord::Undelivered { remote, .. } => (PacketClass::default(), Some(remote)),
-            UdpRecord::Close { .. } => (PacketClass::default(), None),
+            // The socket would stay open without it.
+            UdpRecord::Close { .. } => (PacketClass::TRANSPORT, None),
         };
         let packet = OutgoingPacket {
             client: client.into(),

@@ -306,8 +306,10 @@ impl StreamSet {
     fn change_client(&mut self, id: u64, client: u32) -> bool {
         let Some(stream) = self.streams.get_mut(id).filter(|s| !s.closed) else { return false };
         let changed = stream.client != client;
-        stream.client = client;
-        self.turns.set_client(id, &mut stream.turn_state, clients::bucket(client.into()));
+        if changed {
+            stream.client = client;
+            self.turns.set_client(id, &mut stream.turn_state, clients::bucket(client.into()));
+        }
         changed
     }
 
