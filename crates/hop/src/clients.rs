@@ -76,17 +76,25 @@ impl Clients {
 
     /// So many bytes of packets leave, of a host of which so many flows have some.
     pub(crate) fn charge_packets(&mut self, client: u16, bytes: usize, flows: usize) {
-        let (now, of) = (self.now, self.of(client));
-        of.all = of.all.max(now) + bytes as u64;
-        of.packets += bytes as u64 * UNIT / flows.max(1) as u64;
+        self.charge(client, bytes).packets += share(bytes, flows);
     }
 
     /// So many bytes of streams leave, of a host of which so many streams have some.
     pub(crate) fn charge_streams(&mut self, client: u16, bytes: usize, streams: usize) {
-        let (now, of) = (self.now, self.of(client));
-        of.all = of.all.max(now) + bytes as u64;
-        of.streams += bytes as u64 * UNIT / streams.max(1) as u64;
+        self.charge(client, bytes).streams += share(bytes, streams);
     }
+
+    fn charge(&mut self, client: u16, bytes: usize) -> &mut Served {
+        let now = self.now;
+        let of = self.of(client);
+        of.all = of.all.max(now) + bytes as u64;
+        of
+    }
+}
+
+/// What each of so many has of that, in [`UNIT`]ths of a byte.
+fn share(bytes: usize, among: usize) -> u64 {
+    bytes as u64 * UNIT / among.max(1) as u64
 }
 
 /// Some of the hosts.

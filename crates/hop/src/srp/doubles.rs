@@ -6,7 +6,6 @@ use core::time::Duration;
 use lasthop_units::Time;
 
 use super::content::Content;
-use crate::lane::HopView;
 
 /// What is sparse is sent once more where more than the first share is lost, and twice more where more than the
 /// second is.
@@ -43,11 +42,6 @@ impl Doubles {
         Self { queue: VecDeque::new(), earned: 0, budget: SAVED_MAX }
     }
 
-    /// Whether so much loss makes sparse things worth sending once more.
-    pub(super) fn are_worth(loss: f64) -> bool {
-        loss > DOUBLE_LOSS[0]
-    }
-
     /// When the next is to be sent.
     pub(super) fn next(&self) -> Option<Time> {
         self.queue.front().map(|double| double.at)
@@ -65,21 +59,27 @@ impl Doubles {
         self.earned %= PART;
     }
 
-    /// Something sparse of so many bytes is sent for the first time.
-    pub(super) fn add_sparse(&mut self, now: Time, hop: &HopView, content: Content, bytes: usize) {
-        let times = DOUBLE_LOSS.iter().filter(|loss| hop.loss > **loss).count() as u8;
+    /// Something sparse of so many bytes is sent for the first time, where such a share is lost.
+    pub(super) fn add_sparse(
+        &mut self,
+        now: Time,
+        srtt: Duration,
+        loss: f64,
+        (content, bytes): (Content, usize),
+    ) {
+        let times = DOUBLE_LOSS.iter().filter(|least| loss > **least).count() as u8;
         if times > 0 {
-            self.add(now, hop, content, times - 1, bytes as u64);
+            self.add(now, srtt, content, times - 1, bytes as u64);
         }
     }
 
     /// What was lost before, more than once, is sent again.
-    pub(super) fn add_lost(&mut self, now: Time, hop: &HopView, content: Content) {
-        self.add(now, hop, content, 0, 0);
+    pub(super) fn add_lost(&mut self, now: Time, srtt: Duration, content: Content) {
+        self.add(now, srtt, content, 0, 0);
     }
 
-    fn add(&mut self, now: Time, hop: &HopView, content: Content, more: u8, cost: u64) {
-        let after = (hop.srtt / AFTER.0).min(AFTER.1);
+    fn add(&mut self, now: Time, srtt: Duration, content: Content, more: u8, cost: u64) {
+        let after = (srtt / AFTER.0).min(AFTER.1);
         // The round trip may have become shorter since the last was added.
         let last = self.queue.back().map_or(now, |last| last.at);
         self.queue.push_back(Double { at: (now + after).max(last), content, more, cost });
@@ -96,11 +96,11 @@ impl Doubles {
     }
 
     /// The first was sent.
-    pub(super) fn on_sent(&mut self, now: Time, hop: &HopView) {
+    pub(super) fn on_sent(&mut self, now: Time, srtt: Duration) {
         if let Some(double) = self.queue.pop_front() {
             self.budget -= double.cost;
             if double.more > 0 {
-                self.add(now, hop, double.content, double.more - 1, double.cost);
+                self.add(now, srtt, double.content, double.more - 1, double.cost);
             }
         }
     }

@@ -43,7 +43,7 @@ impl Srp {
             self.probes.on_elicited(now);
             match self.window() {
                 None => {
-                    let srtt = self.recovery.round_trip().srtt().unwrap_or_default();
+                    let srtt = self.srtt();
                     self.received.on_eliciting(now, srtt);
                 }
                 Some(window) => {

@@ -163,10 +163,15 @@ impl Srp {
         self.rate.loss().max(self.recovery.loss())
     }
 
+    /// The round trip; zero before there is a sample.
+    fn srtt(&self) -> Duration {
+        self.recovery.round_trip().srtt().unwrap_or_default()
+    }
+
     /// What packets go by.
     fn hop_view(&self) -> HopView {
         HopView {
-            srtt: self.recovery.round_trip().srtt().unwrap_or_default(),
+            srtt: self.srtt(),
             reordering: self.recovery.reordering(),
             air: self.air_time(),
             loss: self.loss(),

@@ -6,7 +6,6 @@ use smallvec::SmallVec;
 
 use super::Srp;
 use super::content::{Content, Contents};
-use super::doubles::Doubles;
 use super::pacer::Departure;
 use super::recovery::{Fate, Purpose, Sent};
 use crate::clients::Hosts;
@@ -152,7 +151,7 @@ impl Srp {
         let room = if self.probes.probe_is_small() { full.min(small) } else { full };
         let mut w = Writer::new(out.get_mut(..room)?);
         let mut contents = Contents::new();
-        let srtt = self.recovery.round_trip().srtt().unwrap_or_default();
+        let srtt = self.srtt();
         let onset =
             self.probes.likely_onset(srtt).and_then(|t| self.recovery.log().oldest_since(t));
         let exact = onset.is_some();
@@ -265,7 +264,7 @@ impl Srp {
                 (content, _) => self.streams.repeat(content, true, w, contents),
             }
             if contents.len() > before {
-                self.doubles.on_sent(now, &self.hop_view());
+                self.doubles.on_sent(now, self.srtt());
             } else if contents.is_empty() {
                 // Not even a datagram of its own holds it.
                 self.doubles.pop();
@@ -340,26 +339,21 @@ impl Srp {
     /// Notes what is to be sent once more of what was written: of packets, and of sparse streams where something else is
     /// to be sent. Where there is nothing else [`copies`](super::copies) do it.
     fn double(&mut self, now: Time, sparse: &[Content]) {
-        let busy = !sparse.is_empty() && Doubles::are_worth(self.loss()) && self.has_new();
-        let mut again = self.packets.as_mut().and_then(|lane| lane.poll_again());
-        if !busy && again.is_none() {
-            return;
-        }
-        let hop = self.hop_view();
+        let (srtt, loss) = (self.srtt(), self.loss());
+        let busy = !sparse.is_empty() && self.has_new();
         for content in sparse.iter().filter(|_| busy) {
             if let Content::Data { piece, .. } = content {
-                self.doubles.add_sparse(now, &hop, *content, piece.len);
+                self.doubles.add_sparse(now, srtt, loss, (*content, piece.len));
             }
         }
-        while let Some(part) = again {
-            match part {
+        while let Some(again) = self.packets.as_mut().and_then(|lane| lane.poll_again()) {
+            match again {
                 Again::Sparse(part) => {
-                    let bytes = part.len.into();
-                    self.doubles.add_sparse(now, &hop, Content::Packet(part), bytes);
+                    let packet = (Content::Packet(part), part.len.into());
+                    self.doubles.add_sparse(now, srtt, loss, packet);
                 }
-                Again::Lost(part) => self.doubles.add_lost(now, &hop, Content::Packet(part)),
+                Again::Lost(part) => self.doubles.add_lost(now, srtt, Content::Packet(part)),
             }
-            again = self.packets.as_mut().and_then(|lane| lane.poll_again());
         }
     }
 

@@ -229,14 +229,20 @@ mod tests {
         (TurnState::new(), send)
     }
 
-    #[test]
-    fn a_longer_turn_sends_more_and_what_is_overdrawn_shortens_the_next() {
+    /// Two that have something, each put in twice, which is as good as once.
+    fn two_streams() -> (Turns, [(TurnState, SendHalf); 2]) {
         let mut turns = Turns::default();
         let mut streams = [stream(), stream()];
         for (id, (state, send)) in streams.iter_mut().enumerate() {
             turns.schedule(id as u64, state, send);
             turns.schedule(id as u64, state, send);
         }
+        (turns, streams)
+    }
+
+    #[test]
+    fn a_longer_turn_sends_more_and_what_is_overdrawn_shortens_the_next() {
+        let (mut turns, mut streams) = two_streams();
         streams[1].0.set_turn(2 * TURN);
         let order: Vec<u64> = (0..12)
             .map(|_| {
@@ -252,11 +258,7 @@ mod tests {
 
     #[test]
     fn a_stream_that_turns_out_to_be_another_hosts_waits_there() {
-        let mut turns = Turns::default();
-        let mut streams = [stream(), stream()];
-        for (id, (state, send)) in streams.iter_mut().enumerate() {
-            turns.schedule(id as u64, state, send);
-        }
+        let (mut turns, mut streams) = two_streams();
         turns.set_client(0, &mut streams[0].0, 7);
         assert_eq!((turns.front(7), turns.front(0), turns.len_of(0)), (Some(0), Some(1), 1));
         assert!(turns.clients().eq([0, 7]) && turns.fronts().eq([1, 0]));
