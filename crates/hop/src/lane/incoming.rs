@@ -1,5 +1,7 @@
 //! Packets that come: joined, put in order, and handed on once each.
 
+mod drain;
+
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -9,6 +11,7 @@ use lasthop_stream::RangeSet;
 use lasthop_units::{Time, Timers};
 use lasthop_wire::frame::PacketFrame;
 
+use self::drain::Drain;
 use super::{Contradiction, FLOWS, Pool};
 use crate::packets::PacketStats;
 use crate::seal::ReplayWindow;
@@ -60,6 +63,8 @@ pub(super) struct Incoming {
     /// Those that wait for others of their flow.
     held: BTreeMap<(u16, u64), Arrived>,
     timers: Timers<(u16, u64)>,
+    /// Flows of which more need not wait than may be delivered at once.
+    drains: BTreeMap<u16, Drain>,
     partial: BTreeMap<u64, Partial>,
     ready: VecDeque<(Vec<u8>, bool)>,
     bytes: usize,
@@ -72,6 +77,7 @@ impl Incoming {
             delivered: BTreeMap::new(),
             held: BTreeMap::new(),
             timers: Timers::new(),
+            drains: BTreeMap::new(),
             partial: BTreeMap::new(),
             ready: VecDeque::new(),
             bytes: 0,
@@ -86,7 +92,8 @@ impl Incoming {
     /// When [`handle_timeout`](Self::handle_timeout) must be called.
     pub(super) fn next_timeout(&self) -> Option<Time> {
         let partial = self.partial.first_key_value().map(|(_, partial)| partial.due);
-        self.timers.next().into_iter().chain(partial).min()
+        let drains = self.drains.values().map(Drain::next);
+        self.timers.next().into_iter().chain(partial).chain(drains).min()
     }
 
     /// The next packet to be taken, and whether it is to be marked.
@@ -144,15 +151,17 @@ impl Incoming {
             self.drop(arrived.data, pool);
             return Ok(());
         }
-        if after > last {
-            self.timers.replace((flow, number), None, Some(arrived.due));
-            self.held.insert((flow, number), arrived);
+        if after <= last && self.first_held(flow).is_none() {
+            self.deliver_in_order(arrived, stats);
             return Ok(());
         }
+        if let Some(drain) = self.drains.get_mut(&flow) {
+            drain.on_arrival(arrived.data.len());
+        }
+        self.timers.replace((flow, number), None, Some(arrived.due));
+        self.held.insert((flow, number), arrived);
         // The sender has given up what those before this one wait for, or they would be named as what it waits for.
-        self.release(flow, number, stats);
-        self.deliver_in_order(arrived, stats);
-        self.release(flow, 0, stats);
+        self.release(now, flow, if after <= last { number } else { 0 }, stats);
         Ok(())
     }
 
@@ -226,21 +235,38 @@ impl Incoming {
         self.seen.highest().map_or(0, |highest| highest.saturating_sub(ReplayWindow::WIDTH))
     }
 
+    /// A flow of which more may be delivered.
+    fn drain_due(&self, now: Time) -> Option<u16> {
+        self.drains.iter().find(|(_, drain)| drain.next() <= now).map(|(flow, _)| *flow)
+    }
+
+    /// The first of a flow that waits.
+    fn first_held(&self, flow: u16) -> Option<&Arrived> {
+        self.held.range((flow, 0)..=(flow, u64::MAX)).next().map(|(_, held)| held)
+    }
+
     fn take_held(&mut self, key: (u16, u64)) -> Option<Arrived> {
         let arrived = self.held.remove(&key)?;
         self.timers.replace(key, Some(arrived.due), None);
         Some(arrived)
     }
 
-    /// Delivers those of a flow, in order, that wait for nothing any more, or have a number up to `to`.
-    fn release(&mut self, flow: u16, to: u64, stats: &mut PacketStats) {
-        // Where nothing was lost there are none.
-        while !self.held.is_empty() {
+    /// Delivers those of a flow, in order, that wait for nothing any more, or have a number up to `to`: as much of it as
+    /// may be delivered at once, and the rest soon.
+    fn release(&mut self, now: Time, flow: u16, to: u64, stats: &mut PacketStats) {
+        let mut drain = self.drains.remove(&flow).unwrap_or_else(|| Drain::new(now));
+        drain.go_on(now, to);
+        loop {
             let last = self.delivered.get(&flow).copied().unwrap_or(0);
-            let first = self.held.range((flow, 0)..=(flow, u64::MAX)).next();
-            let first = first.filter(|((_, number), held)| *number <= to || held.after <= last);
-            let Some(key) = first.map(|(key, _)| *key) else { return };
-            if let Some(arrived) = self.take_held(key) {
+            let first = self.first_held(flow);
+            let first = first.filter(|held| drain.covers(held.number) || held.after <= last);
+            let Some(number) = first.map(|held| held.number) else { return };
+            if drain.is_spent() {
+                self.drains.insert(flow, drain);
+                return;
+            }
+            if let Some(arrived) = self.take_held((flow, number)) {
+                drain.spend(arrived.data.len());
                 self.deliver_in_order(arrived, stats);
             }
         }
@@ -249,7 +275,10 @@ impl Incoming {
     /// What has waited long enough is delivered, without those that it waited for.
     pub(super) fn handle_timeout(&mut self, now: Time, pool: &mut Pool, stats: &mut PacketStats) {
         while let Some((flow, number)) = self.timers.pop_due(now) {
-            self.release(flow, number, stats);
+            self.release(now, flow, number, stats);
+        }
+        while let Some(flow) = self.drain_due(now) {
+            self.release(now, flow, 0, stats);
         }
         // The missing parts of a packet may be too old for the sender, or would be turned away.
         let oldest = self.oldest();
