@@ -1,6 +1,7 @@
 //! Datagrams of applications' UDP sockets, on any bytes: as the application sends them to the relay and as
-//! they cross the hop.
+//! they cross the hop; and what is said there of flows of packets.
 
+use lasthop_session::flow_worth::FlowWorth;
 use lasthop_session::socks::Datagram;
 use lasthop_session::udp_relay::UdpRecord;
 
@@ -18,6 +19,11 @@ pub fn run(bytes: &[u8]) {
         let written = socks(&datagram);
         let again = Datagram::decode(&written).expect("what was written");
         assert_eq!((again.payload, socks(&again)), (datagram.payload, written.clone()));
+    }
+    if let Ok(worth) = FlowWorth::decode(bytes) {
+        let mut out = Vec::new();
+        worth.encode(&mut out);
+        assert_eq!(FlowWorth::decode(&out), Ok(worth));
     }
     if let Ok(record) = UdpRecord::decode(bytes) {
         let mut out = Vec::new();

@@ -471,7 +471,9 @@ fn udp_relay_datagrams() {
     let named = [1, 0x41, 0x2c, 3, 0, 53, 4, b'h', b'o', b's', b't', 9];
     let close = [2, 0xc0, 0, 0, 0, 0, 0, 1, 0];
     let undelivered = [3, 5, 3, 0, 53, 4, b'h', b'o', b's', b't', 0xff, 0, 90];
-    let samples: &[&[u8]] = &[&address, &mapped, &name, &datagram, &named, &close, &undelivered];
+    let worth = [4, 17, 1, 17, 148, 10, 9, 0, 7, 1, 0, 53, 192, 0, 2, 7, 2, 0x41, 0x2c];
+    let samples: &[&[u8]] =
+        &[&address, &mapped, &name, &datagram, &named, &close, &undelivered, &worth];
     smoke("udp_relay", 1, udp_relay::run, samples);
 }
 

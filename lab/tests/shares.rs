@@ -1,18 +1,23 @@
-//! Hosts behind a mobile share its radio, whatever each does with it.
+//! Hosts behind a mobile share its radio, whatever each does with it, and flows of packets by what their programs are worth.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod common;
 
 use std::net::IpAddr;
+use std::os::unix::fs::symlink;
 use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
 
 use common::tun::Scene;
 use lasthop_kernel::netns::Netns;
 use lasthop_lab::LabError;
 use lasthop_lab::http;
+use lasthop_lab::process::Daemon;
 use lasthop_lab::topology::Family;
 use lasthop_units::Seed;
+use serde_json::Value;
 
 const ROUTER: [u8; 4] = [10, 1, 0, 1];
 const HOST: [u8; 4] = [10, 1, 0, 5];
@@ -56,4 +61,55 @@ fn a_host_behind_a_mobile_gets_no_more_by_more_connections() {
     // 20 Mbit/s for 8 s, not all of which curl takes.
     assert!(one + five > 12e6, "{one} and {five}");
     assert!((0.75..1.33).contains(&(one / five)), "{one} beside {five}");
+}
+
+/// Downloads by UDP for some seconds at this rate, each by a program of another name from a server at another port: what
+/// came, in packets, and the share of packets that did not.
+fn download_by_udp(scene: &Scene, rate: &str, programs: &[&str]) -> Vec<(f64, f64)> {
+    let directory = tempfile::tempdir().unwrap();
+    let fixed = scene.fixed(0);
+    let all: Vec<(Daemon, Child)> = (5301..)
+        .zip(programs)
+        .map(|(port, name)| {
+            let port = port.to_string();
+            let mut server = scene.lab.fixed.command("iperf3");
+            server.args(["-s", "-1", "-p", &port]);
+            let server = Daemon::spawn(server).unwrap();
+            thread::sleep(Duration::from_millis(300));
+            let program = directory.path().join(name);
+            symlink("/usr/bin/iperf3", &program).unwrap();
+            let mut client = scene.lab.mobile.command(program);
+            client.args(["-c", &fixed.to_string(), "-p", &port, "-R", "-u", "-b", rate]);
+            client.args(["-l", "1000", "-t", "6", "--json"]).stdout(Stdio::piped());
+            (server, client.spawn().unwrap())
+        })
+        .collect();
+    let said = all.into_iter().map(|(_server, client)| client.wait_with_output().unwrap().stdout);
+    said.map(|json| {
+        let report: Value = serde_json::from_slice(&json).unwrap_or_default();
+        let intervals = report["intervals"].as_array();
+        let of =
+            |key| -> Option<f64> { intervals?.iter().map(|part| part["sum"][key].as_f64()).sum() };
+        let (Some(packets), Some(lost)) = (of("packets"), of("lost_packets")) else {
+            panic!("{}", String::from_utf8_lossy(&json));
+        };
+        (packets - lost, lost / packets)
+    })
+    .collect()
+}
+
+/// SRP-33: packets towards a mobile are sorted by what it says of its programs.
+#[test]
+fn packets_of_programs_are_worth_what_their_mobile_says() {
+    let Some(scene) = Scene::new(0.1) else { return };
+    let _base = scene.base("tun", "masquerade = true", "");
+    let _mobile = scene.mobile(
+        "[[priority]]\nprogram = \"favoured\"\npriority = 3\n\
+         [[packets]]\nprogram = \"single\"\nclass = \"once\"\n",
+    );
+    let got = download_by_udp(&scene, "2M", &["single", "usual"]);
+    assert!((0.06..0.14).contains(&got[0].1) && got[1].1 < 0.01, "{got:?}");
+    let got = download_by_udp(&scene, "15M", &["favoured", "usual"]);
+    let ratio = got[0].0 / got[1].0;
+    assert!((2.0..3.5).contains(&ratio), "{ratio}: {got:?}");
 }

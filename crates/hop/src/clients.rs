@@ -1,5 +1,5 @@
 //! Whose turn it is: hosts behind a mobile share the rate before their flows do, and packets and streams share what is a
-//! host's, flow by flow.
+//! host's, by their flows' priorities.
 
 use alloc::vec::Vec;
 
@@ -20,7 +20,7 @@ pub(crate) fn bucket(name: u64) -> u16 {
 struct Served {
     /// Bytes in all. Who comes back has had no less than whoever is served at that moment.
     all: u64,
-    /// What packets and streams have had, each divided by how many flows shared it.
+    /// What packets and streams have had, each divided by the priorities of the flows that shared it.
     packets: u64,
     streams: u64,
 }
@@ -56,8 +56,9 @@ impl Clients {
         Some(next)
     }
 
-    /// Whether a host's packets are next, of which so many flows have some, beside so many of its streams.
-    pub(crate) fn are_packets_next(&mut self, client: u16, flows: usize, streams: usize) -> bool {
+    /// Whether a host's packets are next, of whose flows those that have some have these priorities together, beside
+    /// those of its streams.
+    pub(crate) fn are_packets_next(&mut self, client: u16, flows: u64, streams: u64) -> bool {
         let of = self.of(client);
         // Who had nothing to send for a while has saved up nothing.
         if streams == 0 {
@@ -74,13 +75,13 @@ impl Clients {
         of.all <= self.now + AHEAD && of.packets <= of.streams + AHEAD * UNIT
     }
 
-    /// So many bytes of packets leave, of a host of which so many flows have some.
-    pub(crate) fn charge_packets(&mut self, client: u16, bytes: usize, flows: usize) {
+    /// So many bytes of packets leave, of a host whose flows with some have these priorities together.
+    pub(crate) fn charge_packets(&mut self, client: u16, bytes: usize, flows: u64) {
         self.charge(client, bytes).packets += share(bytes, flows);
     }
 
-    /// So many bytes of streams leave, of a host of which so many streams have some.
-    pub(crate) fn charge_streams(&mut self, client: u16, bytes: usize, streams: usize) {
+    /// So many bytes of streams leave, of a host whose streams with some have these priorities together.
+    pub(crate) fn charge_streams(&mut self, client: u16, bytes: usize, streams: u64) {
         self.charge(client, bytes).streams += share(bytes, streams);
     }
 
@@ -93,8 +94,8 @@ impl Clients {
 }
 
 /// What each of so many has of that, in [`UNIT`]ths of a byte.
-fn share(bytes: usize, among: usize) -> u64 {
-    bytes as u64 * UNIT / among.max(1) as u64
+fn share(bytes: usize, among: u64) -> u64 {
+    bytes as u64 * UNIT / among.max(1)
 }
 
 /// Some of the hosts.

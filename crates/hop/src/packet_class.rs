@@ -27,6 +27,8 @@ pub struct PacketClass {
     pub lifetime: Duration,
     /// Where the hop loses packets, this one is sent twice if its flow is sparse (RFC 8290 section 5.2).
     pub doubled: bool,
+    /// What the flow gets of what its host has, relative to the host's other flows and streams; at least 1.
+    pub priority: u32,
 }
 
 impl PacketClass {
@@ -36,6 +38,7 @@ impl PacketClass {
         target: Duration::from_millis(5),
         lifetime: Duration::from_secs(1),
         doubled: true,
+        priority: 1,
     };
     /// The packets of a call: what is late is of no use.
     pub const CALL: Self = Self { lifetime: Duration::from_millis(250), ..Self::ORDINARY };

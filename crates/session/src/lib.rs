@@ -42,7 +42,7 @@ pub use lasthop_hop::{RecvState, StreamError};
 pub use lasthop_stream::SharesError;
 pub use lasthop_wire::mhp::handoff::{SessionId, SessionState};
 pub use lasthop_wire::mhp::reach::{Families, Reach};
-pub use lasthop_wire::mhp::udp_relay;
 pub use lasthop_wire::mhp::{HostName, NameError, Opening, Refusal, ResetReason, Target};
+pub use lasthop_wire::mhp::{flow_worth, udp_relay};
 pub use session::{Config, Session, Stats, left_over};
 pub use signal_forecast::{Dbm, SignalConfig, SignalError, SignalPredictor};

@@ -7,7 +7,7 @@ mod icmp;
 mod tests;
 
 use core::hash::{BuildHasher, Hasher};
-use core::net::IpAddr;
+use core::net::{IpAddr, SocketAddr};
 
 use etherparse::{Ipv4HeaderSlice, Ipv6HeaderSlice};
 use foldhash::quality::FixedState;
@@ -200,6 +200,12 @@ impl Packet {
     /// Where it goes.
     pub const fn destination(&self) -> IpAddr {
         self.addresses.dst()
+    }
+
+    /// Where it comes from and where it goes, with the ports of a transport that has them.
+    pub fn ends(&self) -> Option<(SocketAddr, SocketAddr)> {
+        let (from, to) = self.ports?;
+        Some((SocketAddr::new(self.source(), from), SocketAddr::new(self.destination(), to)))
     }
 
     /// The differentiated services code point (RFC 2474 section 3).

@@ -157,6 +157,17 @@ impl Priorities {
         self.words.iter().map(|(of, priority)| (of, *priority))
     }
 
+    /// Whether rules or the user's word may give some connection a priority.
+    pub fn say_something(&self) -> bool {
+        !self.rules.is_empty() || !self.words.is_empty()
+    }
+
+    /// Whether some of these are for programs.
+    pub fn name_programs(&self) -> bool {
+        let program = |(of, _): &(Target, u32)| matches!(of, Target::Program(_));
+        self.rules.name_programs() || self.words.iter().any(program)
+    }
+
     /// A connection's priority.
     pub fn priority(&self, key: u64) -> Option<u32> {
         self.feedback.priority(key)

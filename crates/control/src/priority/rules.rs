@@ -69,6 +69,18 @@ impl TryFrom<RuleFile> for Rule {
     }
 }
 
+impl Rules {
+    /// Nothing is said.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Some is said of a program.
+    pub(super) fn name_programs(&self) -> bool {
+        self.0.iter().any(|rule| rule.program.is_some())
+    }
+}
+
 impl Rule {
     fn fits(&self, flow: &Flow) -> bool {
         let program = |name: &String| flow.program.as_ref().is_some_and(|known| known.is(name));

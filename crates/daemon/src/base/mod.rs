@@ -17,6 +17,7 @@ mod role;
 mod source_addresses;
 mod surrogate;
 mod targets;
+mod told_worths;
 mod udp_sockets;
 mod workers;
 

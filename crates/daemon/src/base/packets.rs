@@ -18,7 +18,7 @@ use super::{BaseConfig, MobileEntry};
 use crate::dial::Gate;
 use crate::error::RunError;
 use crate::keyfile;
-use crate::packets::{self, Sorting, TunWay, Verdict};
+use crate::packets::{self, Sorting, TunWay, Verdict, Worth};
 
 /// Whose an address is.
 #[derive(Clone, Debug, Default)]
@@ -159,16 +159,17 @@ impl Packets {
     }
 }
 
-/// Puts a packet into a mobile's lane, if there is one.
+/// Puts a packet into a mobile's lane, if there is one; that is said of its flow.
 pub(super) fn send(
     now: Time,
     sorting: &Sorting,
     lane: Option<&mut PacketLane>,
     packet: &Packet,
-    bytes: &[u8],
+    (bytes, worth): (&[u8], Worth),
 ) -> Verdict {
+    let to = (packet.destination(), worth);
     match lane {
-        Some(lane) => packets::send(now, sorting, lane, packet, bytes, packet.destination()),
+        Some(lane) => packets::send(now, sorting, lane, packet, bytes, to),
         None => Verdict::Answered("away", IcmpError::HostUnreachable),
     }
 }

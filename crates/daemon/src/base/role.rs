@@ -31,6 +31,7 @@ use super::reachable_families::ReachableFamilies;
 use super::reload::{self, ConfigSource};
 use super::surrogate::Surrogate;
 use super::targets::Targets;
+use super::told_worths::ToldWorths;
 use super::udp_sockets::UdpSockets;
 use super::workers::{Message, Passed, Workers};
 use crate::backhaul::{BaseAssociationId, WithPeers};
@@ -68,6 +69,8 @@ pub(crate) struct BaseRole {
     workers: Option<Workers>,
     /// The TUN device, where packets are carried.
     packets: Option<Packets>,
+    /// What mobiles have told of flows of packets.
+    worths: ToldWorths,
     /// The UDP sockets of applications.
     udp: UdpSockets,
 }
@@ -115,6 +118,7 @@ impl BaseRole {
             source: None,
             workers: None,
             packets: None,
+            worths: ToldWorths::default(),
             udp: UdpSockets::new(config),
         }
     }
@@ -300,7 +304,7 @@ impl Role for BaseRole {
             return self.take_from_base(core, id);
         }
         let (of, packets) = ((id, self.key_of(id)), self.packets.as_mut());
-        self.udp.deliver_packets(core, of, packets, self.targets.as_ref());
+        self.udp.deliver_packets(core, of, (packets, &mut self.worths), self.targets.as_ref());
     }
 
     fn handle_datagrams(&mut self, core: &mut CoreOf<Self>, number: u64) {
@@ -414,6 +418,9 @@ impl Role for BaseRole {
                 let key = self.present.remove(*id);
                 self.families.remove(*id);
                 self.udp.end(&mut core.reactor, *id);
+                if let Some(mobile) = key {
+                    self.worths.forget(mobile);
+                }
                 self.update_published_ports(core, key);
             }
             _ => {}

@@ -12,6 +12,7 @@ use lasthop_kernel::mmsg::Inbox;
 use lasthop_kernel::reactor::Reactor;
 use lasthop_kernel::turn::Source;
 use lasthop_kernel::{tcp, udp};
+use lasthop_session::flow_worth::FlowWorth;
 use lasthop_session::udp_relay::UdpRecord;
 use lasthop_session::udp_sockets::{BaseSockets, Limits, SocketNumber};
 use lasthop_session::{Refusal, Target};
@@ -21,6 +22,7 @@ use super::BaseConfig;
 use super::admitted::Admitted;
 use super::datagram_names::{DatagramNames, Known, Waiting};
 use super::packets::Packets;
+use super::told_worths::ToldWorths;
 use crate::backhaul::{BaseAssociationId, WithPeers};
 use crate::config::HopKind;
 use crate::dial::{self, Gate};
@@ -115,7 +117,7 @@ impl UdpSockets {
         &mut self,
         core: &mut Core<WithPeers, W>,
         (id, mobile): (BaseAssociationId, Option<PublicKey>),
-        mut packets: Option<&mut Packets>,
+        (mut packets, worths): (Option<&mut Packets>, &mut ToldWorths),
         gate: &dyn Gate,
     ) {
         let client = mobile.map_or(Client::Association(id), Client::Mobile);
@@ -124,6 +126,12 @@ impl UdpSockets {
         let mut world = World { now: *now, reactor, resolver, client, gate };
         while let Some((first, _)) = lane.front() {
             match (&mut packets, mobile) {
+                _ if FlowWorth::is_meant(first) => {
+                    if mobile.is_none_or(|mobile| worths.handle(mobile, first).is_err()) {
+                        self.records.counts.refuse("malformed");
+                    }
+                    lane.pop();
+                }
                 _ if !packets::is_ip(first) => self.deliver(&mut world, id, lane),
                 (Some(packets), Some(mobile)) => packets.deliver(*now, mobile, lane, gate),
                 _ => {
@@ -149,9 +157,10 @@ impl UdpSockets {
         self.handle_answer(&mut world, number, addresses, hop);
     }
 
-    /// Takes what a mobile has sent, up to the first IP packet.
+    /// Takes what a mobile has sent of UDP sockets, up to the first that is something else.
     fn deliver(&mut self, world: &mut World<'_>, id: BaseAssociationId, lane: &mut PacketLane) {
-        while let Some((bytes, _)) = lane.front().filter(|(bytes, _)| !packets::is_ip(bytes)) {
+        let is_record = |bytes: &[u8]| !packets::is_ip(bytes) && !FlowWorth::is_meant(bytes);
+        while let Some((bytes, _)) = lane.front().filter(|(bytes, _)| is_record(bytes)) {
             let undelivered = match UdpRecord::decode(bytes) {
                 Ok(UdpRecord::Datagram { socket, remote, payload }) => {
                     let sent = self.forward(world, id, socket, &remote, payload);

@@ -31,7 +31,7 @@ impl MobileRole {
         let application = Application::new(socket).with_udp_associate(self.udp.are_served());
         let key = core.add(String::new(), Waiting::Application(application));
         core.reactor.reassign(token, Source::Connection(key));
-        self.priorities.identify_program(core, key, Ends { client, server });
+        self.priorities.identify_program(core, key, Ends::tcp(client, server));
         core.arm(core.now + PATIENCE, Timer::Connection(key));
     }
 

@@ -170,7 +170,7 @@ impl MobileRole {
         let key = core.add(String::new(), Waiting::HeldSyn(held));
         self.held_syns.by_pair.insert(pair, (seq, Outcome::Opening(key)));
         core.arm(deadline, Timer::Connection(key));
-        self.priorities.identify_program(core, key, Ends { client: pair.0, server: pair.1 });
+        self.priorities.identify_program(core, key, Ends::tcp(pair.0, pair.1));
         self.open(core, key, &Target::Addr(pair.1));
     }
 

@@ -153,11 +153,7 @@ impl MobileRole {
         let key =
             core.add(String::new(), Waiting::Application(Application::intercepted(socket, source)));
         core.reactor.reassign(token, Source::Connection(key));
-        self.priorities.identify_program(
-            core,
-            key,
-            Ends { client: taken.source, server: taken.target },
-        );
+        self.priorities.identify_program(core, key, Ends::tcp(taken.source, taken.target));
         self.open(core, key, &Target::Addr(taken.target));
     }
 }

@@ -13,6 +13,7 @@ mod intercepted;
 mod known_base;
 mod link_changes;
 mod network;
+mod packet_flows;
 mod packets;
 mod program_priorities;
 mod request;
@@ -469,7 +470,9 @@ impl Role for MobileRole {
         self.retry_opens(core);
         self.answer_associations(core);
         let some = self.maintain(core) | self.query_families(core) | self.refuse_waiting(core);
-        again | some | self.priorities.apply(core)
+        let some = some | self.priorities.apply(core);
+        self.tell_worths(core);
+        again | some
     }
 
     fn handle_over(&mut self, number: u64) {
@@ -477,7 +480,9 @@ impl Role for MobileRole {
     }
 
     fn next_timeout(&self) -> Option<Time> {
-        [self.next_maintenance(), self.families.next_timeout()].into_iter().flatten().min()
+        let all =
+            [self.next_maintenance(), self.families.next_timeout(), self.priorities.tell_at()];
+        all.into_iter().flatten().min()
     }
 
     fn handle_request(&mut self, core: &mut Core, request: Request) -> Result<Reply, String> {

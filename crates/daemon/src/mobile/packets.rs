@@ -1,14 +1,19 @@
 //! Packets of a mobile: those that the kernel leads to the TUN device go to the base, and the other way about.
 
+use lasthop_hop::{OutgoingPacket, PacketClass, PacketLane};
 use lasthop_kernel::packet_tun::PacketTun;
 use lasthop_kernel::transparent::{MobileTunnel, Numbers, Tunnel};
-use lasthop_units::Seed;
+use lasthop_session::flow_worth::FlowWorth;
+use lasthop_units::{Seed, Time};
 use lasthop_wire::packet::{IcmpError, Packet};
 
 use super::{Core, MobileConfig, MobileRole};
 use crate::error::RunError;
 use crate::hop::Hop;
-use crate::packets::{self, Sorting, TunWay, Verdict};
+use crate::packets::{self, OWN, Sorting, TunWay, Verdict, Worth};
+
+/// The flow of records by which the base is told of flows, one after the other.
+const WORTHS: u64 = 0;
 
 /// The mark of lasthop's own sockets.
 pub(super) fn mark(config: &MobileConfig) -> u32 {
@@ -38,19 +43,53 @@ pub(super) fn open(config: &MobileConfig, seed: Seed) -> Result<Option<TunWay>, 
     Ok(queues.pop().map(|device| TunWay::new(device, Vec::new(), sorting, Some(tunnel))))
 }
 
+/// Tells the base what a flow is worth. What cannot be sent is said again.
+fn tell(now: Time, lane: &mut PacketLane, worth: &FlowWorth) {
+    let mut record = Vec::new();
+    worth.encode(&mut record);
+    let packet = OutgoingPacket {
+        client: OWN.into(),
+        flow: WORTHS,
+        ecn_capable: false,
+        class: PacketClass::TRANSPORT,
+        data: &record,
+    };
+    let _ = lane.send(now, &packet);
+}
+
 impl MobileRole {
     /// Packets have come to the device.
     pub(super) fn send_packets(&mut self, core: &mut Core) {
         let Some(way) = &mut self.packets else { return };
         let (now, sorting, at) = (core.now, way.sorting().clone(), self.at);
+        let priorities = &mut self.priorities;
         way.receive(now, |packet, bytes| match core.hop.packets(at) {
-            Some(lane) => packets::send(now, &sorting, lane, packet, bytes, packet.source()),
+            Some(lane) => {
+                let worth = priorities.worth_of(now, packet, &sorting);
+                packets::send(now, &sorting, lane, packet, bytes, (packet.source(), worth))
+            }
             None => Verdict::Answered("no association", IcmpError::HostUnreachable),
         });
     }
 
+    /// Tells the base what flows of packets are worth.
+    pub(super) fn tell_worths(&mut self, core: &mut Core) {
+        let (now, at) = (core.now, self.at);
+        let Some(way) = self.packets.as_ref() else { return };
+        if self.priorities.tell_at().is_none_or(|due| now < due) {
+            return;
+        }
+        match core.hop.packets(at) {
+            Some(lane) => {
+                self.priorities.tell((now, at), way.sorting(), |worth| tell(now, lane, &worth));
+            }
+            None => self.priorities.packet_flows().defer(now),
+        }
+    }
+
     /// Sends by the present hop what has not left by the one before.
     pub(super) fn carry_packets_on(&mut self, core: &mut Core, left: u32) {
+        self.priorities.packet_flows().change(core.now);
         let Some(way) = &mut self.packets else { return };
         let Some(lane) = core.hop.packets_so_far(left) else { return };
         let (now, taken) = (core.now, lane.take_back(core.now));
@@ -58,7 +97,8 @@ impl MobileRole {
         for bytes in taken {
             if let Ok(packet) = Packet::inspect(&bytes) {
                 let sorting = way.sorting();
-                way.count(packets::send(now, sorting, lane, &packet, &bytes, packet.source()));
+                let of = (packet.source(), Worth::default());
+                way.count(packets::send(now, sorting, lane, &packet, &bytes, of));
             }
         }
     }

@@ -1,4 +1,4 @@
-//! The programs that connections belong to, and the priorities that follow from them.
+//! The programs that connections and flows of packets belong to, and the priorities that follow from them.
 
 use std::io;
 use std::net::SocketAddr;
@@ -9,9 +9,14 @@ use lasthop_kernel::netlink::Ends;
 use lasthop_kernel::reactor::Reactor;
 use lasthop_kernel::slab::Key;
 use lasthop_kernel::turn::Source;
+use lasthop_session::flow_worth::FlowWorth;
 use lasthop_session::{FeedbackConfig, Layer, Setting, Target};
+use lasthop_units::Time;
+use lasthop_wire::packet::Packet;
 
 use super::Core;
+use super::packet_flows::{FLOWS_MAX, PacketFlows};
+use crate::packets::{Sorting, Worth};
 use crate::program_lookup::ProgramLookup;
 
 /// Priorities of connections, by program, fixed host and port.
@@ -20,13 +25,16 @@ pub(super) struct ProgramPriorities {
     priorities: Priorities,
     /// None before the loop runs, and where there is no thread for it.
     programs: Option<ProgramLookup>,
+    packets: PacketFlows,
 }
 
 impl ProgramPriorities {
     /// No connections yet, and never more than `connections` at once.
     pub(super) fn new(rules: Rules, connections: usize) -> Self {
-        let feedback = FeedbackConfig { flows_max: connections, ..FeedbackConfig::default() };
-        Self { priorities: Priorities::new(rules, feedback), programs: None }
+        let flows_max = connections + FLOWS_MAX;
+        let feedback = FeedbackConfig { flows_max, ..FeedbackConfig::default() };
+        let priorities = Priorities::new(rules, feedback);
+        Self { priorities, programs: None, packets: PacketFlows::default() }
     }
 
     /// Watches for programs that are recognised; that is `source`'s.
@@ -79,6 +87,27 @@ impl ProgramPriorities {
         self.apply_rules(core, key, Flow { program: None, host, port });
     }
 
+    /// What a packet is worth by its flow.
+    pub(super) fn worth_of(&mut self, now: Time, packet: &Packet, sorting: &Sorting) -> Worth {
+        let Self { priorities, programs, packets } = self;
+        packets.worth_of(now, packet, sorting, priorities, programs.as_ref())
+    }
+
+    /// The flows of packets that have some worth.
+    pub(super) fn packet_flows(&mut self) -> &mut PacketFlows {
+        &mut self.packets
+    }
+
+    /// When the base is to be [told](Self::tell) what flows of packets are worth.
+    pub(super) fn tell_at(&self) -> Option<Time> {
+        self.packets.due()
+    }
+
+    /// Tells the base at the other end of hop `at` what flows of packets are worth.
+    pub(super) fn tell(&mut self, of: (Time, u32), sorting: &Sorting, tell: impl FnMut(FlowWorth)) {
+        self.packets.tell(of, sorting, &self.priorities, tell);
+    }
+
     fn apply_rules(&mut self, core: &mut Core, key: Key, flow: Flow) {
         let Some(connection) = core.connections.get_mut(key) else { return };
         let (number, program) = (connection.who.number, connection.who.program.clone());
@@ -103,8 +132,14 @@ impl ProgramPriorities {
         let Some(programs) = &self.programs else { return };
         programs.drain();
         while let Some((number, program)) = programs.poll() {
-            if let Some(connection) = core.numbered(number) {
-                connection.who.program = Some(program.clone());
+            let is_known = match core.numbered(number) {
+                Some(connection) => {
+                    connection.who.program = Some(program.clone());
+                    true
+                }
+                None => self.packets.recognise(core.now, number, &program),
+            };
+            if is_known {
                 self.priorities.recognise(number, program);
             }
         }
@@ -129,7 +164,11 @@ impl ProgramPriorities {
         let mut some = false;
         while let Some(setting) = self.priorities.poll_setting() {
             let Setting::Priority { flow, priority } = setting else { continue };
-            let Some(connection) = core.numbered(flow) else { continue };
+            let Some(connection) = core.numbered(flow) else {
+                // It is a flow of packets.
+                self.packets.change(core.now);
+                continue;
+            };
             connection.who.priority = Some(priority);
             let Some((id, conn)) = connection.name else { continue };
             if let Some((session, mut streams)) = core.session(id) {

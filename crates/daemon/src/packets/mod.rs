@@ -19,7 +19,7 @@ use lasthop_wire::packet::{self, IcmpError, Packet};
 
 pub use config::{BaseTunConfig, BaseTunFile, MobileTunConfig, MobileTunFile};
 pub use sorting::{ClassName, PacketRule};
-pub(crate) use sorting::{OWN, PacketRules, Sorting, client};
+pub(crate) use sorting::{OWN, PacketRules, Sorting, Worth, client, flow_ends};
 
 /// Reads of the device in one turn; what is left waits for the next.
 const READS_MAX: usize = 32;
@@ -145,7 +145,8 @@ impl TunWay {
                 && let Ok(packet) = Packet::inspect(&answer)
             {
                 // What does not fit is as good as lost.
-                let _ = send(now, &self.sorting, lane, &packet, &answer, packet.destination());
+                let to = (packet.destination(), Worth::default());
+                let _ = send(now, &self.sorting, lane, &packet, &answer, to);
             }
         }
     }
@@ -181,21 +182,22 @@ pub(crate) fn is_ip(bytes: &[u8]) -> bool {
     matches!(bytes.first().map(|first| first >> 4), Some(4 | 6))
 }
 
-/// Puts a packet into an association's lane; `host` is the one at the mobile whose packet it is.
+/// Puts a packet into an association's lane; `host` is the one at the mobile whose packet it is, and `worth` what is said of
+/// its flow.
 pub(crate) fn send(
     now: Time,
     sorting: &Sorting,
     lane: &mut PacketLane,
     packet: &Packet,
     data: &[u8],
-    host: IpAddr,
+    (host, worth): (IpAddr, Worth),
 ) -> Verdict {
     let longest = lane.longest();
     let outgoing = OutgoingPacket {
         client: sorting.client(host).into(),
         flow: sorting.flow(packet),
         ecn_capable: packet.is_ect(),
-        class: sorting.class(packet, data.len(), host),
+        class: sorting.class(packet, data.len(), host, worth),
         data,
     };
     match lane.send(now, &outgoing) {

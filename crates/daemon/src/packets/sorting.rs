@@ -5,10 +5,13 @@ use std::net::IpAddr;
 use std::num::NonZeroU16;
 use std::sync::Arc;
 
+use lasthop_control::PRIORITY_MAX;
+use lasthop_control::priority::{Program, USUAL};
 use lasthop_control::{choice, settings};
 use lasthop_hop::PacketClass;
 use lasthop_kernel::network::Network;
 use lasthop_session::Target;
+use lasthop_session::flow_worth::{FlowEnds, FlowWorth};
 use lasthop_wire::packet::Packet;
 use serde::{Deserialize, Deserializer, de};
 
@@ -30,6 +33,21 @@ choice! {
 }
 
 impl ClassName {
+    /// Its number where a mobile tells its base of it.
+    const fn number(self) -> u8 {
+        match self {
+            Self::Call => 1,
+            Self::Ordinary => 2,
+            Self::Transport => 3,
+            Self::Once => 4,
+        }
+    }
+
+    fn of_number(number: u8) -> Option<Self> {
+        let all = [Self::Call, Self::Ordinary, Self::Transport, Self::Once];
+        all.into_iter().find(|class| class.number() == number)
+    }
+
     const fn class(self) -> PacketClass {
         match self {
             Self::Call => PacketClass::CALL,
@@ -45,6 +63,8 @@ settings! {
     /// A `[[packets]]` table.
     #[derive(Eq)]
     pub struct PacketRule {
+        /// At a mobile: the name of the program whose they are.
+        pub program: Option<String> => "any",
         /// The fixed host's port of UDP or TCP.
         pub port: Option<NonZeroU16> => "any",
         /// A network or an address that the fixed host is in, as `"10.0.0.0/8"`.
@@ -70,15 +90,18 @@ fn code_point<'de, D: Deserializer<'de>>(d: D) -> Result<Option<u8>, D::Error> {
 
 /// What is known of a packet.
 #[derive(Clone, Copy, Debug)]
-struct Known {
+struct Known<'a> {
+    program: Option<&'a Program>,
     remote: Option<IpAddr>,
     port: Option<u16>,
     dscp: Option<u8>,
 }
 
 impl PacketRule {
-    fn fits(&self, of: Known) -> bool {
-        self.port.is_none_or(|port| of.port == Some(port.get()))
+    fn fits(&self, of: Known<'_>) -> bool {
+        let program = |name: &String| of.program.is_some_and(|program| program.is(name));
+        self.program.as_ref().is_none_or(program)
+            && self.port.is_none_or(|port| of.port == Some(port.get()))
             && self.dscp.is_none_or(|dscp| of.dscp == Some(dscp))
             && self.address.is_none_or(|network| of.remote.is_some_and(|ip| network.contains(ip)))
     }
@@ -95,13 +118,12 @@ impl From<&[PacketRule]> for PacketRules {
 }
 
 impl PacketRules {
-    fn said(&self, of: Known) -> Option<PacketClass> {
-        self.0.iter().find(|rule| rule.fits(of)).map(|rule| rule.class.class())
+    fn said(&self, of: Known<'_>) -> Option<ClassName> {
+        self.0.iter().find(|rule| rule.fits(of)).map(|rule| rule.class)
     }
 
-    /// The class of a packet of so many bytes; `host` is the one at the mobile whose it is.
-    fn class_of(&self, packet: &Packet, length: usize, host: IpAddr) -> PacketClass {
-        self.said(known(packet, host)).unwrap_or_else(|| PacketClass::of(packet, length))
+    fn name_programs(&self) -> bool {
+        self.0.iter().any(|rule| rule.program.is_some())
     }
 
     /// The class of a datagram of so many bytes from or to a fixed host.
@@ -110,16 +132,17 @@ impl PacketRules {
             Target::Addr(addr) => Some(addr.ip().to_canonical()),
             Target::Name(..) => None,
         };
-        let of = Known { remote: ip, port: Some(remote.port()), dscp: None };
-        self.said(of).unwrap_or_else(|| PacketClass::of_datagram(remote.port(), length))
+        let of = Known { program: None, remote: ip, port: Some(remote.port()), dscp: None };
+        let said = self.said(of).map(ClassName::class);
+        said.unwrap_or_else(|| PacketClass::of_datagram(remote.port(), length))
     }
 }
 
-fn known(packet: &Packet, host: IpAddr) -> Known {
+fn known(packet: &Packet, host: IpAddr) -> Known<'static> {
     let from_host = packet.source() == host;
     let remote = if from_host { packet.destination() } else { packet.source() };
     let port = packet.ports.map(|(from, to)| if from_host { to } else { from });
-    Known { remote: Some(remote), port, dscp: Some(packet.dscp()) }
+    Known { program: None, remote: Some(remote), port, dscp: Some(packet.dscp()) }
 }
 
 /// The name of a mobile itself among the hosts that share its hop.
@@ -165,10 +188,68 @@ impl Sorting {
         if self.own.contains(&ip) { OWN } else { client(ip) }
     }
 
-    /// The class of a packet of so many bytes; `host` is the one at the mobile whose it is.
-    pub(super) fn class(&self, packet: &Packet, length: usize, host: IpAddr) -> PacketClass {
-        self.rules.class_of(packet, length, host)
+    /// Whether what programs packets are of matters.
+    pub(crate) fn name_programs(&self) -> bool {
+        self.rules.name_programs()
     }
+
+    /// What the rules say of packets of a flow with that code point.
+    pub(crate) fn said(
+        &self,
+        ends: FlowEnds,
+        dscp: u8,
+        program: Option<&Program>,
+    ) -> Option<ClassName> {
+        let (remote, port) = (Some(ends.fixed.ip()), Some(ends.fixed.port()));
+        self.rules.said(Known { program, remote, port, dscp: Some(dscp) })
+    }
+
+    /// The class of a packet of so many bytes, of a flow of which that is said.
+    pub(super) fn class(
+        &self,
+        packet: &Packet,
+        length: usize,
+        host: IpAddr,
+        of_flow: Worth,
+    ) -> PacketClass {
+        let said = of_flow.class.or_else(|| self.rules.said(known(packet, host)));
+        let class = said.map_or_else(|| PacketClass::of(packet, length), ClassName::class);
+        PacketClass { priority: of_flow.priority, ..class }
+    }
+}
+
+/// What is said of a flow of packets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Worth {
+    pub(crate) class: Option<ClassName>,
+    pub(crate) priority: u32,
+}
+
+impl Default for Worth {
+    fn default() -> Self {
+        Self { class: None, priority: USUAL }
+    }
+}
+
+impl Worth {
+    /// For the base, of a flow between these ends.
+    pub(crate) fn told(self, ends: FlowEnds) -> FlowWorth {
+        let class = self.class.map_or(0, ClassName::number);
+        FlowWorth { ends, class, priority: self.priority }
+    }
+
+    /// What a mobile has told.
+    pub(crate) fn heard(of: &FlowWorth) -> Self {
+        let priority = of.priority.clamp(1, PRIORITY_MAX);
+        Self { class: ClassName::of_number(of.class), priority }
+    }
+}
+
+/// The ends of a packet's flow, of a transport that has ports; `host` is the one at the mobile.
+pub(crate) fn flow_ends(packet: &Packet, host: IpAddr) -> Option<FlowEnds> {
+    let (from, to) = packet.ends()?;
+    let (mobile, fixed) = if packet.source() == host { (from, to) } else { (to, from) };
+    Some(FlowEnds { protocol: packet.protocol.0, mobile, fixed })
 }
 
 #[cfg(test)]
@@ -217,8 +298,13 @@ mod tests {
         ] {
             let bytes = packet(dscp, ports);
             let packet = Packet::inspect(&bytes).unwrap();
-            let said = rules.class_of(&packet, bytes.len(), host);
+            let sorting = Sorting { seed: 0, rules: rules.clone(), own: Arc::default() };
+            let said = sorting.class(&packet, bytes.len(), host, Worth::default());
             assert_eq!(said, class, "{dscp} {ports:?} {host}");
+            // What a mobile says of a flow goes before.
+            let told = Worth { class: Some(ClassName::Once), priority: 5 };
+            let told = sorting.class(&packet, bytes.len(), host, told);
+            assert_eq!(told, PacketClass { priority: 5, ..PacketClass::ONCE });
         }
         for (target, class) in [
             ("192.0.2.7", PacketClass::TRANSPORT),
@@ -231,13 +317,33 @@ mod tests {
     }
 
     #[test]
+    fn a_base_understands_what_a_mobile_tells() {
+        let bytes = packet(0, (9, 4500));
+        let up = Packet::inspect(&bytes).unwrap();
+        let ends = flow_ends(&up, up.source()).unwrap();
+        assert_eq!((ends.protocol, ends.mobile.port(), ends.fixed.port()), (17, 9, 4500));
+        let seen_from_base = flow_ends(&up, up.destination()).unwrap();
+        assert_eq!((seen_from_base.mobile, seen_from_base.fixed), (ends.fixed, ends.mobile));
+        let all = ["call", "ordinary", "transport", "once"].map(|name| {
+            let rules = read(&format!("[[packets]]\nclass = \"{name}\"\n")).unwrap();
+            rules.0[0].class
+        });
+        for class in all.map(Some).into_iter().chain([None]) {
+            let worth = Worth { class, priority: 7 };
+            assert_eq!(Worth::heard(&worth.told(ends)), worth);
+        }
+        let strange = FlowWorth { ends, class: 99, priority: 0 };
+        assert_eq!(Worth::heard(&strange), Worth::default());
+    }
+
+    #[test]
     fn what_no_table_can_mean_is_named() {
         for (text, said) in [
             ("port = 0\nclass = \"call\"", "nonzero"),
             ("dscp = 64\nclass = \"call\"", "64 is no code point: there are 0 to 63"),
             ("class = \"loud\"", "unknown variant `loud`"),
             ("port = 5", "class"),
-            ("class = \"call\"\nprogram = \"x\"", "program"),
+            ("class = \"call\"\nprograms = \"x\"", "programs"),
         ] {
             let error = read(&format!("[[packets]]\n{text}\n")).unwrap_err().to_string();
             assert!(error.contains(said), "{text}: {error}");

@@ -116,7 +116,7 @@ mod tests {
         let server = listener.local_addr().unwrap();
         let ours = TcpStream::connect(server).unwrap();
         let (accepted, client) = listener.accept().unwrap();
-        (ours, accepted, Ends { client, server })
+        (ours, accepted, Ends::tcp(client, server))
     }
 
     #[test]

@@ -196,8 +196,8 @@ impl PacketLane {
         self.outgoing.clients()
     }
 
-    /// How many of a host's flows have packets to send.
-    pub(crate) fn waiting(&self, client: u16) -> usize {
+    /// The priorities together of a host's flows that have packets to send.
+    pub(crate) fn waiting(&self, client: u16) -> u64 {
         self.outgoing.waiting(client)
     }
 

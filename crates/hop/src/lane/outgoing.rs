@@ -74,6 +74,8 @@ struct Flow {
     client: usize,
     /// What its packets are worth: as much as the one that is worth most, since they come in order.
     class: PacketClass,
+    /// As its last packet has it.
+    priority: u32,
     queue: VecDeque<u32>,
     codel: Codel,
     turn: Turn,
@@ -88,9 +90,9 @@ struct Flow {
 struct Client {
     bucket: u16,
     turns: Turns,
-    /// Its packets that are queued, and of how many flows.
+    /// Its packets that are queued, and the priorities of their flows together.
     queued: usize,
-    backlogged: usize,
+    backlogged: u64,
     /// Its flows.
     flows: usize,
 }
@@ -161,10 +163,10 @@ impl Outgoing {
         some.map(|(_, client)| client.bucket)
     }
 
-    /// How many of a host's flows have packets to send.
-    pub(super) fn waiting(&self, client: u16) -> usize {
+    /// The priorities together of a host's flows that have packets to send.
+    pub(super) fn waiting(&self, client: u16) -> u64 {
         let Some(at) = self.client_buckets.get(client) else { return 0 };
-        self.clients[at].backlogged.max(usize::from(self.begun() == Some(at)))
+        self.clients[at].backlogged.max(u64::from(self.begun() == Some(at)))
     }
 
     /// The host whose packet is being cut, or did not fit into the last datagram.
@@ -222,7 +224,9 @@ impl Outgoing {
         self.bytes += packet.data.len();
         self.queued += 1;
         let host = &mut self.clients[client];
-        host.backlogged += usize::from(of.queue.is_empty());
+        host.backlogged -= if of.queue.is_empty() { 0 } else { u64::from(of.priority) };
+        of.priority = packet.class.priority.max(1);
+        host.backlogged += u64::from(of.priority);
         host.queued += 1;
         host.turns.join(flow, &mut of.turn);
         of.packets += 1;
@@ -271,10 +275,10 @@ impl Outgoing {
         let of = self.flows.get_mut(usize::from(flow))?;
         let index = of.queue.pop_front()?;
         self.queued -= 1;
-        let (client, is_empty) = (of.client, of.queue.is_empty());
+        let (client, left) = (of.client, if of.queue.is_empty() { of.priority } else { 0 });
         let host = &mut self.clients[client];
         host.queued -= 1;
-        host.backlogged -= usize::from(is_empty);
+        host.backlogged -= u64::from(left);
         if host.queued == 0 {
             // Its flows have nothing, and leave.
             while self.next_flow(client).is_some() {}
@@ -409,7 +413,8 @@ impl Outgoing {
     fn next_flow(&mut self, client: usize) -> Option<u16> {
         while let Some(flow) = self.clients[client].turns.front() {
             let of = &mut self.flows[usize::from(flow)];
-            if self.clients[client].turns.admits(&mut of.turn, !of.queue.is_empty()) {
+            let has_some = !of.queue.is_empty();
+            if self.clients[client].turns.admits(&mut of.turn, has_some, of.priority) {
                 return Some(flow);
             }
             self.release(flow);
@@ -453,8 +458,10 @@ impl Outgoing {
         }
         let written = PacketPart { len: len as u16, ..part };
         contents.push(written);
-        let client = &self.clients[self.flows[usize::from(slot.flow)].client];
-        clients.charge_packets(client.bucket, w.len() - before, client.backlogged);
+        let of = &self.flows[usize::from(slot.flow)];
+        let client = &self.clients[of.client];
+        let priorities = client.backlogged.max(of.priority.into());
+        clients.charge_packets(client.bucket, w.len() - before, priorities);
         if len == total {
             self.slots[part.slot as usize].under_way += 1;
         }

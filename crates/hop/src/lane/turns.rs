@@ -5,6 +5,9 @@ use alloc::collections::VecDeque;
 /// What one has in a turn, in bytes: a full packet (RFC 8290 section 5.2.4).
 const QUANTUM: i64 = 1514;
 
+/// The longest turn, in shortest ones: whatever its priority, none keeps others waiting for longer.
+const TURNS_MAX: u32 = 64;
+
 /// Where somebody stands.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 enum Place {
@@ -60,8 +63,8 @@ impl Turns {
     }
 
     /// Whether it is the turn of the one in front; `has_some` says whether it has something to send. If not, another is
-    /// in front now, or nobody.
-    pub(super) fn admits(&mut self, turn: &mut Turn, has_some: bool) -> bool {
+    /// in front now, or nobody, and its next turn is as long as its `priority` says.
+    pub(super) fn admits(&mut self, turn: &mut Turn, has_some: bool, priority: u32) -> bool {
         if has_some && turn.deficit > 0 {
             return true;
         }
@@ -76,7 +79,7 @@ impl Turns {
             turn.place = Place::Nowhere;
         }
         if has_some {
-            turn.deficit += QUANTUM;
+            turn.deficit += QUANTUM * i64::from(priority.min(TURNS_MAX));
         }
         false
     }
@@ -105,7 +108,7 @@ mod tests {
             }
             while let Some(key) = turns.front() {
                 let key = key as usize;
-                if turns.admits(&mut of[key], queued[key] > 0) {
+                if turns.admits(&mut of[key], queued[key] > 0, 1) {
                     of[key].spend(sizes[key]);
                     queued[key] -= 1;
                     sent[key] += sizes[key];
@@ -119,7 +122,7 @@ mod tests {
         turns.join(2, &mut of[2]);
         for _ in 0..6 {
             while let Some(key) = turns.front() {
-                if turns.admits(&mut of[key as usize], false) {
+                if turns.admits(&mut of[key as usize], false, 1) {
                     break;
                 }
             }

@@ -16,13 +16,22 @@ const STATES: u32 = 0xffe;
 /// Any socket with these addresses (`INET_DIAG_NOCOOKIE`).
 const NO_COOKIE: [u8; 8] = [0xff; 8];
 
-/// The two ends of a connection between a program here and us.
+/// The two ends of a connection of a program here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ends {
+    /// It is one of UDP, not TCP.
+    pub udp: bool,
     /// The program's.
     pub client: SocketAddr,
     /// What it has connected to.
     pub server: SocketAddr,
+}
+
+impl Ends {
+    /// Those of a TCP connection.
+    pub const fn tcp(client: SocketAddr, server: SocketAddr) -> Self {
+        Self { udp: false, client, server }
+    }
 }
 
 /// Asks the kernel whose sockets are whose (sock_diag(7)). It holds nothing where the kernel does not tell.
@@ -43,13 +52,13 @@ impl Owners {
         let what = || "find whose a connection is".to_owned();
         let found = self.0.as_mut()?.query(question(ends), &what).ok()?;
         let (port, inode) = parse_socket(&found)?;
-        // Where there is no connection the kernel names who listens.
-        let connected = port == ends.server.port();
-        Some(u64::from(inode)).filter(|inode| connected && *inode != 0)
+        // Where there is no connection the kernel names who listens. A socket of UDP has one seldom.
+        let is_meant = port == ends.server.port() || (ends.udp && port == 0);
+        Some(u64::from(inode)).filter(|inode| is_meant && *inode != 0)
     }
 }
 
-fn question(Ends { client, server }: Ends) -> Message {
+fn question(Ends { client, server, udp }: Ends) -> Message {
     let plain = |addr: SocketAddr| addr.ip().to_canonical();
     let address = |addr: SocketAddr| {
         let mut words = [0; 16];
@@ -59,15 +68,20 @@ fn question(Ends { client, server }: Ends) -> Message {
         }
         words
     };
+    // Of UDP the kernel takes the two ends the other way round (udp_dump_one).
+    let (protocol, first, second) = match udp {
+        true => (libc::IPPROTO_UDP, server, client),
+        false => (libc::IPPROTO_TCP, client, server),
+    };
     // struct inet_diag_req_v2: family, protocol, what more is asked, padding, states; and struct
     // inet_diag_sockid: ports, addresses, interface, cookie
     let fields = [
-        &[family(plain(client).is_ipv6()), libc::IPPROTO_TCP as u8, 0, 0][..],
+        &[family(plain(client).is_ipv6()), protocol as u8, 0, 0][..],
         &STATES.to_ne_bytes(),
-        &client.port().to_be_bytes(),
-        &server.port().to_be_bytes(),
-        &address(client),
-        &address(server),
+        &first.port().to_be_bytes(),
+        &second.port().to_be_bytes(),
+        &address(first),
+        &address(second),
         &[0; 4],
         &NO_COOKIE,
     ];
@@ -85,7 +99,7 @@ pub(super) fn parse_socket(message: &Message) -> Option<(u16, u32)> {
 
 #[cfg(test)]
 mod tests {
-    use std::net::{TcpListener, TcpStream};
+    use std::net::{TcpListener, TcpStream, UdpSocket};
     use std::os::fd::AsFd;
 
     use super::*;
@@ -98,12 +112,36 @@ mod tests {
             let stream = TcpStream::connect(server).unwrap();
             let client = stream.local_addr().unwrap();
             let mut owners = Owners::new();
-            let Some(inode) = owners.inode(Ends { client, server }) else {
+            let Some(inode) = owners.inode(Ends::tcp(client, server)) else {
                 return println!("skipped: this kernel does not tell whose a socket is");
             };
             assert_eq!(inode, rustix::fs::fstat(stream.as_fd()).unwrap().st_ino);
             let nobody = SocketAddr::new(server.ip(), 1);
-            assert_eq!(owners.inode(Ends { client: server, server: nobody }), None);
+            assert_eq!(owners.inode(Ends::tcp(server, nobody)), None);
+        }
+    }
+
+    #[test]
+    fn a_socket_of_udp_is_found_whether_it_is_connected_or_not() {
+        for (any, to) in
+            [("127.0.0.1:0", "127.0.0.1:9"), ("[::]:0", "[::1]:9"), ("0.0.0.0:0", "127.0.0.1:9")]
+        {
+            let Ok(socket) = UdpSocket::bind(any) else { continue };
+            let server: SocketAddr = to.parse().unwrap();
+            let client = SocketAddr::new(server.ip(), socket.local_addr().unwrap().port());
+            for connected in [false, true] {
+                if connected {
+                    socket.connect(server).unwrap();
+                }
+                let found = Owners::new().inode(Ends { udp: true, client, server });
+                assert_eq!(
+                    found,
+                    Some(rustix::fs::fstat(socket.as_fd()).unwrap().st_ino),
+                    "{any} {connected}"
+                );
+            }
+            let free = SocketAddr::new(server.ip(), 1);
+            assert_eq!(Owners::new().inode(Ends { udp: true, client: free, server }), None);
         }
     }
 

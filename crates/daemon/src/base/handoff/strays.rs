@@ -8,7 +8,7 @@ use lasthop_units::Time;
 use lasthop_wire::packet::{self, Packet};
 
 use crate::base::packets;
-use crate::packets::{Sorting, Verdict};
+use crate::packets::{Sorting, Verdict, Worth};
 
 /// Where mobiles have gone.
 #[derive(Default, Debug)]
@@ -58,7 +58,7 @@ impl Strays {
         if !packet::lower_hop_limit(&mut self.packet) && lane.is_some() {
             return Verdict::Refused("hop limit");
         }
-        packets::send(now, sorting, lane, packet, &self.packet)
+        packets::send(now, sorting, lane, packet, (&self.packet, Worth::default()))
     }
 }
 

@@ -7,6 +7,7 @@ use lasthop_wire::packet::{self, Packet};
 use super::super::handoff::Handoffs;
 use super::super::packets;
 use super::super::present::Present;
+use super::super::told_worths::ToldWorths;
 use super::super::workers::Workers;
 use super::BaseRole;
 use crate::backhaul::{BaseAssociationId, WithPeers};
@@ -20,6 +21,7 @@ struct PacketRoutes<'a> {
     sorting: Sorting,
     hop: &'a mut WithPeers,
     present: &'a Present,
+    worths: &'a ToldWorths,
     handoffs: Option<&'a mut Handoffs>,
     workers: Option<&'a mut Workers>,
     /// Packets that went to other bases.
@@ -28,7 +30,7 @@ struct PacketRoutes<'a> {
 
 impl PacketRoutes<'_> {
     fn send(&mut self, mobile: PublicKey, packet: &Packet, bytes: &[u8]) -> Verdict {
-        let Self { now, sorting, hop, present, handoffs, workers, passed_on } = self;
+        let Self { now, sorting, hop, present, worths, handoffs, workers, passed_on } = self;
         let elsewhere = handoffs
             .as_mut()
             .and_then(|all| all.pass_on(hop, (*now, &*sorting), mobile, packet, bytes));
@@ -42,7 +44,8 @@ impl PacketRoutes<'_> {
         {
             return Verdict::Passed;
         }
-        packets::send(*now, sorting, here.and_then(|id| hop.packets(id)), packet, bytes)
+        let (lane, worth) = (here.and_then(|id| hop.packets(id)), worths.of(mobile, packet));
+        packets::send(*now, sorting, lane, packet, (bytes, worth))
     }
 }
 
@@ -52,12 +55,13 @@ impl BaseRole {
         &'a mut self,
         core: &'a mut CoreOf<Self>,
     ) -> Option<(&'a mut packets::Packets, PacketRoutes<'a>)> {
-        let Self { packets, present, handoffs, workers, .. } = self;
+        let Self { packets, present, worths, handoffs, workers, .. } = self;
         let packets = packets.as_mut()?;
         let (now, sorting) = (core.now, packets.way().sorting().clone());
         let (handoffs, workers) = (handoffs.as_mut(), workers.as_mut());
         let hop = &mut core.hop;
-        let routes = PacketRoutes { now, sorting, hop, present, handoffs, workers, passed_on: 0 };
+        let routes =
+            PacketRoutes { now, sorting, hop, present, worths, handoffs, workers, passed_on: 0 };
         Some((packets, routes))
     }
 

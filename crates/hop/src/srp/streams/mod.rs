@@ -359,6 +359,7 @@ impl StreamSet {
         let Some(stream) = self.streams.get_mut(id).filter(|s| !s.closed) else { return false };
         self.division.change(stream.priority, priority);
         stream.priority = priority;
+        self.turns.set_priority(id, &mut stream.turn_state, priority);
         true
     }
 

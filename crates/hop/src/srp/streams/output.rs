@@ -42,9 +42,9 @@ impl StreamSet {
         self.turns.clients()
     }
 
-    /// How many streams of a host have something new to send, as far as that is known.
-    pub(in crate::srp) fn waiting(&self, client: u16) -> usize {
-        self.turns.len_of(client)
+    /// The priorities together of a host's streams with something new to send, as far as that is known.
+    pub(in crate::srp) fn waiting(&self, client: u16) -> u64 {
+        self.turns.weight_of(client)
     }
 
     /// Queues "blocked" if credit ends within the next `ahead` bytes, so that more may come before it does.
@@ -157,7 +157,7 @@ impl StreamSet {
             let before = w.len();
             let wrote = self.write_piece(id, w, contents, rate, &mut fresh).is_some();
             let client = self.streams.get(id).map_or(0, |stream| stream.turn_state.client());
-            clients.charge_streams(client, w.len() - before, self.turns.len_of(client));
+            clients.charge_streams(client, w.len() - before, self.turns.weight_of(client));
             match self.streams.get_mut(id) {
                 Some(stream) if stream.send.has_lost() => {
                     if !wrote {
@@ -194,7 +194,7 @@ impl StreamSet {
             let before = w.len();
             match self.write_piece(id, w, contents, rate, &mut fresh) {
                 Some(bytes) => {
-                    let streams = self.turns.len_of(client);
+                    let streams = self.turns.weight_of(client);
                     clients.charge_streams(client, w.len() - before, streams);
                     let sparse = self.after_turn((client, id), bytes, rate, full);
                     return contents.last().copied().filter(|_| sparse);

@@ -5,7 +5,7 @@ use super::send::SendHalf;
 use super::turns::TurnState;
 
 /// The priority of a stream that was given none.
-const USUAL: u32 = 1;
+pub(super) const USUAL: u32 = 1;
 
 /// What a stream's buffers have.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]

@@ -4,6 +4,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use super::send::SendHalf;
+use super::stream::USUAL;
 
 /// Turns are counted in this fraction of the shortest.
 pub(super) const TURN: u64 = 256;
@@ -18,6 +19,7 @@ pub(super) struct TurnState {
     is_new: bool,
     /// The bucket of the host that it is of.
     client: u16,
+    priority: u32,
     /// Its turn to send, in [`TURN`]ths of the shortest.
     turn: u64,
     /// Bytes by which it overdrew its last turn.
@@ -32,6 +34,7 @@ impl TurnState {
             in_bare: false,
             is_new: false,
             client: 0,
+            priority: USUAL,
             turn: TURN,
             overdraft: 0,
         }
@@ -57,12 +60,28 @@ impl TurnState {
 #[derive(Debug, Default)]
 struct Active {
     client: u16,
-    ids: VecDeque<u64>,
+    /// With their priorities, whose sum is known.
+    ids: VecDeque<(u64, u32)>,
+    weight: u64,
     /// Bytes that the stream at the front has sent in its turn.
     spent: usize,
 }
 
 impl Active {
+    fn push(&mut self, id: u64, priority: u32) {
+        self.ids.push_back((id, priority));
+        self.weight += u64::from(priority);
+    }
+
+    fn front(&self) -> Option<u64> {
+        self.ids.front().map(|(id, _)| *id)
+    }
+
+    fn pop(&mut self) {
+        let popped = self.ids.pop_front();
+        self.weight -= popped.map_or(0, |(_, priority)| u64::from(priority));
+    }
+
     /// It is the next one's turn.
     fn skip(&mut self) {
         if !self.ids.is_empty() {
@@ -91,7 +110,7 @@ impl Turns {
         }
         if !state.in_active && send.wants_to_send(u64::MAX) {
             (state.in_active, state.is_new) = (true, true);
-            self.of(state.client).ids.push_back(id);
+            self.of(state.client).push(id, state.priority);
         }
         if !state.in_bare && !send.has_lost() && send.wants_to_send(0) {
             state.in_bare = true;
@@ -113,11 +132,23 @@ impl Turns {
     pub(super) fn set_client(&mut self, id: u64, state: &mut TurnState, client: u16) {
         if state.in_active {
             let of = self.of(state.client);
-            of.ids.retain(|other| *other != id);
+            of.ids.retain(|(other, _)| *other != id);
+            of.weight -= u64::from(state.priority);
             of.spent = 0;
-            self.of(client).ids.push_back(id);
+            self.of(client).push(id, state.priority);
         }
         state.client = client;
+    }
+
+    /// The stream has another priority from here on.
+    pub(super) fn set_priority(&mut self, id: u64, state: &mut TurnState, priority: u32) {
+        if state.in_active {
+            let of = self.of(state.client);
+            let listed = of.ids.iter_mut().filter(|(other, _)| *other == id);
+            listed.for_each(|(_, listed)| *listed = priority);
+            of.weight = of.weight - u64::from(state.priority) + u64::from(priority);
+        }
+        state.priority = priority;
     }
 
     /// The first stream of which nothing but the end is left.
@@ -153,7 +184,7 @@ impl Turns {
 
     /// All streams with something new to send.
     pub(super) fn active(&self) -> impl Iterator<Item = &u64> {
-        self.active.iter().flat_map(|of| &of.ids)
+        self.active.iter().flat_map(|of| &of.ids).map(|(id, _)| id)
     }
 
     /// How many streams have something new to send.
@@ -166,14 +197,19 @@ impl Turns {
         self.active.iter().find(|of| of.client == client).map_or(0, |of| of.ids.len())
     }
 
+    /// The priorities of these together.
+    pub(super) fn weight_of(&self, client: u16) -> u64 {
+        self.active.iter().find(|of| of.client == client).map_or(0, |of| of.weight)
+    }
+
     /// The stream of a host whose turn it is.
     pub(super) fn front(&self, client: u16) -> Option<u64> {
-        self.active.iter().find(|of| of.client == client)?.ids.front().copied()
+        self.active.iter().find(|of| of.client == client)?.front()
     }
 
     /// The streams whose turn it is, of each host.
     pub(super) fn fronts(&self) -> impl Iterator<Item = u64> {
-        self.active.iter().filter_map(|of| of.ids.front().copied())
+        self.active.iter().filter_map(Active::front)
     }
 
     /// The stream of a host whose turn it is cannot send yet: it is the next one's.
@@ -183,7 +219,7 @@ impl Turns {
 
     /// The stream of a host whose turn it is is gone.
     pub(super) fn remove_active(&mut self, client: u16) {
-        self.of(client).ids.pop_front();
+        self.of(client).pop();
     }
 
     /// The stream whose turn it is, of its host's, has sent `bytes` and has no `more` or goes on. It stays at the
@@ -203,7 +239,7 @@ impl Turns {
             of.spent = 0;
             state.overdraft = 0;
             state.in_active = false;
-            of.ids.pop_front();
+            of.pop();
             return;
         }
         of.spent += bytes;
@@ -261,8 +297,11 @@ mod tests {
         let (mut turns, mut streams) = two_streams();
         turns.set_client(0, &mut streams[0].0, 7);
         assert_eq!((turns.front(7), turns.front(0), turns.len_of(0)), (Some(0), Some(1), 1));
+        turns.set_priority(0, &mut streams[0].0, 5);
+        assert_eq!((turns.weight_of(7), turns.weight_of(0), turns.weight_of(1)), (5, 1, 0));
         assert!(turns.clients().eq([0, 7]) && turns.fronts().eq([1, 0]));
         turns.on_sent(&mut streams[0].0, 700, false, 1000, false);
         assert_eq!((turns.front(7), turns.len(), streams[0].0.client()), (None, 1, 7));
+        assert_eq!(turns.weight_of(7), 0);
     }
 }

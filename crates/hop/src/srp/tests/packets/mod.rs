@@ -339,6 +339,32 @@ fn hosts_share_before_flows() {
     assert_eq!(w.ends[0][1].streams.inspect()[&started.0].client, 2, "the peer knows");
 }
 
+/// SRP-33: flows of a host share by their priorities, packets and streams together.
+#[test]
+fn flows_share_by_priorities() {
+    let mut w = Pairs::new(4);
+    let flow = |flow, priority| {
+        let class = PacketClass { patience: 4.0, priority, ..PacketClass::default() };
+        Flow { class, until: Time::from_secs(100), ..Flow::new(flow, Duration::from_micros(400)) }
+    };
+    let mut flows = [flow(1, 1), flow(2, 3)];
+    let mut bulk = Bulk::start(&mut w, 0, FOREVER);
+    let second = Duration::from_secs(1);
+    for (stream, expected) in [(1, [0.2, 0.6, 0.2]), (4, [0.125, 0.375, 0.5])] {
+        w.ends[0][0].set_priority(bulk.id, stream);
+        let (from, until) = (w.now + second, w.now + 9 * second);
+        run(&mut w, &mut flows, |_| 690, Some(&mut bulk), from);
+        let sink = run(&mut w, &mut flows, |_| 690, Some(&mut bulk), until);
+        // Bits of eight seconds.
+        let [one, other] = [1, 2].map(|flow| sink.numbers(flow).len() as f64 * 690.0 * 8.0);
+        let all = [one, other, bulk.goodput(from, until) * 8.0];
+        let sum: f64 = all.iter().sum();
+        for (rate, share) in all.iter().zip(expected) {
+            assert!((rate / sum - share).abs() < 0.1 * share, "{all:?} of {sum}");
+        }
+    }
+}
+
 /// SRP-35: of two hosts with streams the one that has one gets as much as the one that has five; and none waits for one
 /// whose streams nobody reads.
 #[test]
