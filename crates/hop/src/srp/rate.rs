@@ -41,6 +41,8 @@ const BASE_WINDOW: Duration = Duration::from_secs(10);
 const FIRST_DRAIN_TEST: Duration = Duration::from_secs(3);
 /// Longest wait, in seconds, for measurements of a slow hop before a standing queue is a neighbour's.
 const PATIENCE_MAX: f64 = 1.2;
+/// After about so many acknowledgements of smaller datagrams it is forgotten how large others were.
+const LARGE_ACKS: usize = 512;
 /// Loss is averaged over about so many datagrams.
 const LOSS_DATAGRAMS: f64 = 300.0;
 /// Shortest interval.
@@ -85,6 +87,8 @@ pub(super) struct RateControl {
     /// What is lost is the silence's.
     loss_void: bool,
     trials: Trials,
+    /// The size of the largest datagrams of late, at least two thirds of a full one.
+    large: usize,
     base_delay_us: WindowedMin<i64>,
     rtt_min_us: WindowedMin<u64>,
     /// The least round trip of the path before.
@@ -129,6 +133,7 @@ impl RateControl {
             loss: 0.0,
             loss_over: 0.0,
             loss_counts: (0, 0),
+            large: 0,
             loss_pending: false,
             loss_void: false,
             trials: Trials::new(now),
@@ -257,9 +262,10 @@ impl RateControl {
                 interval.paused = true;
             }
         }
-        // Small datagrams are on the air for a shorter time: beside full ones they would make an
-        // empty hop look queued.
-        if 4 * s.size < 3 * s.datagram {
+        // Small datagrams are on the air for a shorter time: beside large ones they would make an
+        // empty hop look queued. Who has much to send leaves less than half of a datagram empty.
+        self.large = (self.large - self.large / LARGE_ACKS).max(s.size).max(2 * s.datagram / 3);
+        if 4 * s.size < 3 * self.large {
             if !self.loss_pending {
                 self.update_loss(s.counts, !self.trials.is_on());
             }

@@ -339,6 +339,24 @@ fn hosts_share_before_flows() {
     assert_eq!(w.ends[0][1].streams.inspect()[&started.0].client, 2, "the peer knows");
 }
 
+/// SRP-37: packets of which only one fits into a datagram show the hop's rate as full datagrams do.
+#[test]
+fn half_full_datagrams_show_the_rate() {
+    for (mbps, length) in [(2, 800), (20, 740), (20, 1028), (100, 900)] {
+        let mut w = Pairs::new(8);
+        w.pipes[0].rate = Rate::from_mbps(mbps);
+        // Half as much again as the hop carries.
+        let every = Rate::from_mbps(mbps).time_for(Bytes::from(length)) * 2 / 3;
+        let mut flows = [Flow { class: PacketClass::TRANSPORT, ..Flow::new(1, every) }];
+        run(&mut w, &mut flows, |_| length, None, Time::from_secs(2));
+        let sink = run(&mut w, &mut flows, |_| length, None, Time::from_secs(10));
+        let (got, headers) = (sink.bytes as f64 / 1e6, (OVERHEAD + 20) as f64 / length as f64);
+        let limit = mbps as f64 / (1.0 + headers);
+        assert!(got > 0.94 * limit, "{got} of {limit} Mbit/s, {length} bytes");
+        assert_eq!(w.pipes[0].dropped, 0, "{mbps} Mbit/s, {length} bytes");
+    }
+}
+
 /// SRP-33: flows of a host share by their priorities, packets and streams together.
 #[test]
 fn flows_share_by_priorities() {
