@@ -2,10 +2,7 @@
 
 use super::recv::RecvHalf;
 use super::send::SendHalf;
-use super::turns::TurnState;
-
-/// The priority of a stream that was given none.
-pub(super) const USUAL: u32 = 1;
+use super::turns::{TurnState, USUAL};
 
 /// What a stream's buffers have.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]

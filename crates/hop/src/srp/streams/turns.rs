@@ -4,8 +4,9 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use super::send::SendHalf;
-use super::stream::USUAL;
 
+/// The priority of a stream that was given none.
+pub(super) const USUAL: u32 = 1;
 /// Turns are counted in this fraction of the shortest.
 pub(super) const TURN: u64 = 256;
 
