@@ -270,8 +270,13 @@ fn a_stream_follows_the_mobiles_own_address_by_ipv6() {
 }
 
 #[test]
-fn a_stream_follows_routes_to_the_mobiles_own_address() {
+fn a_stream_follows_routes_to_the_mobiles_own_address_by_ipv4() {
     a_stream_follows(Family::V4, Mode::Migrate, by_routes);
+}
+
+#[test]
+fn a_stream_follows_routes_to_the_mobiles_own_address_by_ipv6() {
+    a_stream_follows(Family::V6, Mode::Migrate, by_routes);
 }
 
 #[test]

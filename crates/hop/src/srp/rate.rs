@@ -103,8 +103,9 @@ pub(super) struct RateControl {
     trains: Trains,
     /// Rounds in startup at what trains show of the hop.
     full: u32,
-    /// Rounds in startup in which the hop did not follow.
+    /// Rounds in a row in which the hop did not follow, and the most that it did in one of them.
     plateau: u32,
+    plateau_best: f64,
     draining: bool,
     /// Since when, and from how much, the queue has not fallen although we make room.
     standing: Option<(Time, Duration)>,
@@ -147,6 +148,7 @@ impl RateControl {
             trains: Trains::default(),
             full: 0,
             plateau: 0,
+            plateau_best: 0.0,
             draining: false,
             standing: None,
             queue_peak: Duration::ZERO,
@@ -453,11 +455,11 @@ impl RateControl {
         // there is no queue to show it.
         let arrived = m.delivered / (1.0 - self.loss).max(0.1);
         if arrived < 0.85 * self.rate {
-            self.plateau += 1;
+            let best = self.add_plateau(measured.max(arrived));
             if self.plateau >= 4 {
                 self.plateau = 0;
                 self.unopposed = 0;
-                self.set_rate(self.rate.min(1.02 * measured.max(arrived)), s);
+                self.set_rate(self.rate.min(1.02 * best), s);
             }
             return;
         }
@@ -467,6 +469,15 @@ impl RateControl {
         let step = first * libm::pow(1.7, f64::from(self.unopposed.saturating_sub(1)));
         self.unopposed = (self.unopposed + 1).min(64);
         self.set_rate(self.rate + step.min(0.6 * self.rate), s);
+    }
+
+    /// Once more the hop did not follow, and did so much: the most in such rounds in a row. In any one of them an end may
+    /// have waited for its processor.
+    fn add_plateau(&mut self, measured: f64) -> f64 {
+        let before = if self.plateau > 0 { self.plateau_best } else { 0.0 };
+        self.plateau += 1;
+        self.plateau_best = before.max(measured);
+        self.plateau_best
     }
 
     /// Falls to what was measured, less what drains the queue in about two round trips.

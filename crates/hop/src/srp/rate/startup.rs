@@ -93,11 +93,12 @@ impl RateControl {
         }
         self.capacity = self.capacity.max(measured);
         if measured < 0.7 * self.rate {
-            self.plateau += 1;
+            let best = self.add_plateau(measured);
             if self.plateau >= 3 {
                 self.mode = Mode::Steady;
-                self.capacity = measured;
-                self.set_rate(1.05 * measured, s);
+                self.plateau = 0;
+                self.capacity = best;
+                self.set_rate(1.05 * best, s);
             }
             return;
         }
@@ -126,6 +127,50 @@ impl RateControl {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Has the hop do so much, without a queue.
+    fn round(rate: &mut RateControl, measured: f64) {
+        let s = Sample {
+            latest: 0,
+            sent_at: Time::ZERO,
+            behind_us: 0,
+            size: 1472,
+            arrival_us: 0,
+            delivered: 0,
+            lost: 0,
+            counts: (0, 0),
+            after_idle: false,
+            next_number: 0,
+            srtt: Duration::from_millis(20),
+            inflight: 0,
+            datagram: 1472,
+        };
+        let m = Measurement {
+            served: measured,
+            delivered: measured,
+            loss: 0.0,
+            datagrams: 8.0,
+            queue_min: Duration::ZERO,
+            queue_max: Duration::ZERO,
+            start_latest: 0,
+        };
+        rate.adjust(Time::ZERO, &s, &m);
+    }
+
+    /// What an end did that had no processor for most of a round is not all that the hop can do.
+    #[test]
+    fn the_best_of_the_rounds_counts_in_which_the_hop_did_not_follow() {
+        let mut rate = RateControl::new(Time::ZERO, 32);
+        rate.rate = 15e6;
+        [8e6, 10e6, 0.3e6].into_iter().for_each(|measured| round(&mut rate, measured));
+        assert_eq!((rate.mode, rate.capacity, rate.rate), (Mode::Steady, 10e6, 10.5e6));
+        rate.rate = 15e6;
+        [8e6, 10e6, 10e6, 0.3e6].into_iter().for_each(|measured| round(&mut rate, measured));
+        assert_eq!(rate.rate, 10.2e6);
+        // Those of before count no more.
+        (0..4).for_each(|_| round(&mut rate, 0.3e6));
+        assert!(rate.rate < 0.4e6, "{}", rate.rate);
+    }
 
     /// Between processes of one host the first window ends before what leaves together: if each end of it were a pause,
     /// nothing would ever be measured, and the rate would stay.
