@@ -159,7 +159,7 @@ impl Packets {
     }
 }
 
-/// Puts a packet into a mobile's lane, if there is one; that is said of its flow.
+/// Puts a packet into a mobile's lane, if there is one; `worth` is what is said of its flow.
 pub(super) fn send(
     now: Time,
     sorting: &Sorting,

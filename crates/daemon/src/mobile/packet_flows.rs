@@ -121,9 +121,10 @@ impl PacketFlows {
         &mut self,
         (now, at): (Time, u32),
         sorting: &Sorting,
-        priorities: &Priorities,
+        priorities: &mut Priorities,
         mut tell: impl FnMut(FlowWorth),
     ) {
+        self.sweep(now, priorities);
         if std::mem::replace(&mut self.at, at) != at {
             // Another base knows nothing yet.
             self.flows.values_mut().for_each(|known| known.told_at = None);
@@ -147,10 +148,7 @@ impl PacketFlows {
         priorities: &mut Priorities,
     ) -> Option<&mut Known> {
         if !self.flows.contains_key(&ends) {
-            if now.since(self.swept) >= SWEEP {
-                self.swept = now;
-                self.sweep(now, priorities);
-            }
+            self.sweep(now, priorities);
             if self.flows.len() >= FLOWS_MAX {
                 return None;
             }
@@ -175,8 +173,12 @@ impl PacketFlows {
         self.flows.get_mut(&ends)
     }
 
-    /// Ends those that have sent nothing for long.
+    /// Ends those that have sent nothing for long, now and then.
     fn sweep(&mut self, now: Time, priorities: &mut Priorities) {
+        if now.since(self.swept) < SWEEP {
+            return;
+        }
+        self.swept = now;
         let by_number = &mut self.by_number;
         self.flows.retain(|_, known| {
             let stays = now.since(known.used) < IDLE;
@@ -271,6 +273,9 @@ mod tests {
         assert_eq!(w.told(5010, 1), Some((1, 4)), "should it have forgotten");
         assert_eq!(w.told(6000, 2), Some((1, 4)), "another base");
         assert_eq!(w.send(6001, 2, 54), (1, None));
+        let told = (7..100).filter(|s| w.told(s * 1000, 2).is_some()).count();
+        assert!((8..15).contains(&told), "told {told} times");
+        assert_eq!(w.flows.due(), None, "nobody sends any more");
     }
 
     #[test]

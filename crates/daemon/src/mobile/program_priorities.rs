@@ -105,7 +105,7 @@ impl ProgramPriorities {
 
     /// Tells the base at the other end of hop `at` what flows of packets are worth.
     pub(super) fn tell(&mut self, of: (Time, u32), sorting: &Sorting, tell: impl FnMut(FlowWorth)) {
-        self.packets.tell(of, sorting, &self.priorities, tell);
+        self.packets.tell(of, sorting, &mut self.priorities, tell);
     }
 
     fn apply_rules(&mut self, core: &mut Core, key: Key, flow: Flow) {
