@@ -109,7 +109,7 @@ fn packets_of_programs_are_worth_what_their_mobile_says() {
     );
     let got = download_by_udp(&scene, "2M", &["single", "usual"]);
     assert!((0.06..0.14).contains(&got[0].1) && got[1].1 < 0.01, "{got:?}");
-    let got = download_by_udp(&scene, "15M", &["favoured", "usual"]);
+    let got = download_by_udp(&scene, "30M", &["favoured", "usual"]);
     let ratio = got[0].0 / got[1].0;
     assert!((2.0..3.5).contains(&ratio), "{ratio}: {got:?}");
 }
