@@ -77,6 +77,12 @@ impl Away {
         Self(away)
     }
 
+    /// How long after the mobile last left a base that was, in seconds.
+    fn since_move(&self, at: Instant) -> f64 {
+        let mut left = self.0.iter().rev().map(|(left, _)| *left);
+        left.find(|left| *left <= at).map_or(f64::NAN, |left| (at - left).as_secs_f64())
+    }
+
     /// Whether what was sent then may be lost, or late.
     fn excuses(&self, at: Instant) -> bool {
         self.0.iter().any(|(left, arrived)| *left - MOVE / 2 <= at && at <= *arrived + MOVE)
@@ -201,7 +207,8 @@ fn a_stream_follows(family: Family, mode: Mode, routing: impl FnOnce(&Roam) -> R
     assert_eq!(all.len(), came.len(), "none twice");
     let lost = sent.iter().filter(|(n, _)| **n + 40 < last && !all.contains(n));
     let (excused, lost): (Vec<_>, Vec<_>) = lost.partition(|(_, at)| is_excused(**at));
-    assert!(lost.is_empty(), "{} lost while the mobile was there\n{}", lost.len(), scene.said());
+    let when: Vec<(u64, f64)> = lost.iter().map(|(n, at)| (**n, away.since_move(**at))).collect();
+    assert!(when.is_empty(), "lost while the mobile was there: {when:.2?}\n{}", scene.said());
     let most = 3 * ((DEAD_ZONE + MOVE / 2).as_millis() / (EVERY / 2).as_millis()) as usize;
     assert!(excused.len() <= most, "{} of {most} round the moves\n{}", excused.len(), scene.said());
     // What an old base passes on may come behind what comes by the new one, and only in a move.
