@@ -281,6 +281,7 @@ mod tests {
             (format!("{}{}", mobile(1, "[]"), mobile(1, "[]")), "twice"),
             (mobile(1, "[\"10.0.0.1\", \"10.0.0.2\"]"), "two addresses"),
             (mobile(1, "[]"), "has no address"),
+            ("[[packets]]\nprogram = \"x\"\nclass = \"call\"".to_owned(), "knows no programs"),
         ] {
             let all = match text.strip_prefix("seal = \"none\"\n") {
                 Some(rest) => {

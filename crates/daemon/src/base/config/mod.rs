@@ -279,6 +279,10 @@ impl TryFrom<BaseFile> for BaseConfig {
                        nobody else can prove whose they are";
             return Err(config::contradiction(why));
         }
+        if file.packets.iter().any(|rule| rule.program.is_some()) {
+            let why = "`[[packets]] program` is a mobile's to say: its base knows no programs";
+            return Err(config::contradiction(why));
+        }
         if tun.is_some() && file.mobiles.is_empty() {
             return Err(ConfigError::Missing {
                 what: "a mobile whose packets are carried",
