@@ -157,30 +157,28 @@ impl UdpSockets {
         self.handle_answer(&mut world, number, addresses, hop);
     }
 
-    /// Takes what a mobile has sent of UDP sockets, up to the first that is something else.
+    /// Takes the record of a UDP socket that a mobile has sent next.
     fn deliver(&mut self, world: &mut World<'_>, id: BaseAssociationId, lane: &mut PacketLane) {
-        let is_record = |bytes: &[u8]| !packets::is_ip(bytes) && !FlowWorth::is_meant(bytes);
-        while let Some((bytes, _)) = lane.front().filter(|(bytes, _)| is_record(bytes)) {
-            let undelivered = match UdpRecord::decode(bytes) {
-                Ok(UdpRecord::Datagram { socket, remote, payload }) => {
-                    let sent = self.forward(world, id, socket, &remote, payload);
-                    sent.err().map(|refusal| UdpRecord::Undelivered { socket, remote, refusal })
-                }
-                Ok(UdpRecord::Close { socket }) => {
-                    if let Some(number) = self.sockets.close(id, socket) {
-                        self.close(world.reactor, number);
-                    }
-                    None
-                }
-                Ok(UdpRecord::Undelivered { .. }) | Err(_) => {
-                    self.records.counts.refuse("malformed");
-                    None
-                }
-            };
-            lane.pop();
-            if let Some(undelivered) = undelivered {
-                self.records.send(world.now, Some(lane), OWN, &undelivered);
+        let Some((bytes, _)) = lane.front() else { return };
+        let undelivered = match UdpRecord::decode(bytes) {
+            Ok(UdpRecord::Datagram { socket, remote, payload }) => {
+                let sent = self.forward(world, id, socket, &remote, payload);
+                sent.err().map(|refusal| UdpRecord::Undelivered { socket, remote, refusal })
             }
+            Ok(UdpRecord::Close { socket }) => {
+                if let Some(number) = self.sockets.close(id, socket) {
+                    self.close(world.reactor, number);
+                }
+                None
+            }
+            Ok(UdpRecord::Undelivered { .. }) | Err(_) => {
+                self.records.counts.refuse("malformed");
+                None
+            }
+        };
+        lane.pop();
+        if let Some(undelivered) = undelivered {
+            self.records.send(world.now, Some(lane), OWN, &undelivered);
         }
     }
 

@@ -10,7 +10,7 @@ use lasthop_wire::packet::{IcmpError, Packet};
 use super::{Core, MobileConfig, MobileRole};
 use crate::error::RunError;
 use crate::hop::Hop;
-use crate::packets::{self, OWN, Sorting, TunWay, Verdict, Worth};
+use crate::packets::{self, OWN, Sorting, TunWay, Verdict};
 
 /// The flow of records by which the base is told of flows, one after the other.
 const WORTHS: u64 = 0;
@@ -97,7 +97,8 @@ impl MobileRole {
         for bytes in taken {
             if let Ok(packet) = Packet::inspect(&bytes) {
                 let sorting = way.sorting();
-                let of = (packet.source(), Worth::default());
+                let worth = self.priorities.worth_of(now, &packet, sorting);
+                let of = (packet.source(), worth);
                 way.count(packets::send(now, sorting, lane, &packet, &bytes, of));
             }
         }
