@@ -20,6 +20,9 @@ pub struct PacketClass {
     /// For how many of the hop's round trips beyond the first try the packet is sent again when it is lost, and
     /// those behind it in its flow wait for it. 0: it is sent once, and none waits.
     pub patience: f64,
+    /// For how long at least, unless `patience` is 0: a short fade lasts for several round trips of a short hop, and at
+    /// first none is measured.
+    pub patience_min: Duration,
     /// How long packets of the flow may wait to be sent while it stands (CoDel's target, RFC 8289); longer where a full
     /// datagram takes longer, or packets that are lost keep others waiting for their order.
     pub target: Duration,
@@ -35,6 +38,8 @@ impl PacketClass {
     /// What nothing is known of.
     pub const ORDINARY: Self = Self {
         patience: 1.5,
+        // What a conversation does not notice (ITU-T G.114).
+        patience_min: Duration::from_millis(200),
         target: Duration::from_millis(5),
         lifetime: Duration::from_secs(1),
         doubled: true,
@@ -44,8 +49,12 @@ impl PacketClass {
     pub const CALL: Self = Self { lifetime: Duration::from_millis(250), ..Self::ORDINARY };
     /// Packets of a transport that takes a loss for congestion: one in 100,000 is too many, and later is better than
     /// not at all. Without a queue of its own it would leave air time unused each time that it makes room.
-    pub const TRANSPORT: Self =
-        Self { patience: 12.0, target: Duration::from_millis(25), ..Self::ORDINARY };
+    pub const TRANSPORT: Self = Self {
+        patience: 12.0,
+        patience_min: Duration::from_millis(240),
+        target: Duration::from_millis(25),
+        ..Self::ORDINARY
+    };
 
     /// What is of no use when it is repeated, or repeats itself: it is sent once, waits for none, and none waits for it.
     pub const ONCE: Self = Self { patience: 0.0, doubled: false, ..Self::ORDINARY };

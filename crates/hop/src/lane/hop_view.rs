@@ -5,8 +5,6 @@ use core::time::Duration;
 use super::codel::Bounds;
 use crate::packet_class::PacketClass;
 
-/// A round trip is taken for no shorter: acknowledgements and probes take time too.
-const ROUND_TRIP_MIN: Duration = Duration::from_millis(20);
 /// One of so many packets may take longer than what is taken for the longest.
 const RARE: f64 = 1000.0;
 /// No packet is waited for longer.
@@ -53,6 +51,6 @@ impl HopView {
             return Duration::ZERO;
         }
         // What may only have been overtaken is waited for before it is sent again.
-        (self.srtt.max(ROUND_TRIP_MIN).mul_f64(trips) + self.reordering).min(PATIENCE_MAX)
+        (self.srtt.mul_f64(trips).max(class.patience_min) + self.reordering).min(PATIENCE_MAX)
     }
 }

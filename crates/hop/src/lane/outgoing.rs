@@ -58,6 +58,8 @@ struct Slot {
     deadline: Time,
     /// Those behind it in its flow wait for it.
     ordered: bool,
+    /// It had a first turn, and may be sent once more each time.
+    sparse: bool,
     /// What was sent of it for the first time.
     cut: usize,
     /// What has arrived, of one that was cut.
@@ -313,8 +315,12 @@ impl Outgoing {
             };
             stats.repeated += 1;
             let slot = &self.slots[part.slot as usize];
-            if slot.ordered && usize::from(written) == slot.data.len() && slot.losses >= LOSSES {
-                self.again.push(Again::Lost(part));
+            if usize::from(written) == slot.data.len() {
+                if slot.ordered && slot.losses >= LOSSES {
+                    self.again.push(Again::Lost(part));
+                } else if slot.sparse && self.has_company(hop) {
+                    self.again.push(Again::Sparse(part));
+                }
             }
             if let Some(rest) = part.after(written) {
                 return self.repeats.push_front(rest);
@@ -402,11 +408,17 @@ impl Outgoing {
             stats.sent += 1;
             stats.bytes_sent += slot.data.len() as u64;
             let whole = PacketPart { slot: index, number, offset: 0, len: slot.data.len() as u16 };
-            if (hop.busy || self.queued > 0) && sparse && slot.class.doubled {
+            slot.sparse = sparse && slot.class.doubled;
+            if slot.sparse && self.has_company(hop) {
                 self.again.push(Again::Sparse(whole));
             }
             return Some(index);
         }
+    }
+
+    /// Whether something else is to be sent. Where there is nothing, copies of whole datagrams do better.
+    fn has_company(&self, hop: &HopView) -> bool {
+        hop.busy || self.queued > 0
     }
 
     /// Whose turn it is of a host's flows. Those that have nothing leave.

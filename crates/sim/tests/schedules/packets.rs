@@ -21,8 +21,7 @@ const LONGEST: u64 = 20_000;
 const STRUCK: u64 = 4;
 /// Packets of one flow, at most.
 const COUNT_MAX: u64 = 1500;
-/// What the lane says of patience (docs/srp.md, Packets): a round trip counts for at least so much, and none is longer.
-const ROUND_TRIP_MIN: Duration = Duration::from_millis(20);
+/// No packet is waited for longer (docs/srp.md, Packets).
 const PATIENCE_MAX: Duration = Duration::from_secs(4);
 
 /// One flow of packets, between a mobile and the base.
@@ -76,6 +75,7 @@ impl PacketPlan {
             lengths: (least, most),
             class: PacketClass {
                 patience: if random.chance(0.2) { 0.0 } else { 0.5 + random.uniform() * 5.5 },
+                patience_min: Duration::from_millis(10 + random.below(200)),
                 lifetime: Duration::from_millis(log_uniform(random, 20, 3000)),
                 doubled: random.chance(0.5),
                 ..PacketClass::default()
@@ -95,7 +95,7 @@ impl PacketPlan {
         if self.class.patience == 0.0 {
             return Duration::ZERO;
         }
-        let trips = stats.srtt.max(ROUND_TRIP_MIN).mul_f64(self.class.patience);
+        let trips = stats.srtt.mul_f64(self.class.patience).max(self.class.patience_min);
         (trips + stats.reordering).min(PATIENCE_MAX)
     }
 }

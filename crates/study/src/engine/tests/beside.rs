@@ -70,6 +70,18 @@ fn a_call_and_a_download_do_not_disturb_each_other() {
     }
 }
 
+/// SRP-30, SRP-33: nor is anything missing where short fades take all that is on the air. What is in one waits for its end,
+/// and for the repetition after it.
+#[test]
+fn a_call_beside_a_download_bridges_short_fades() {
+    for fades in ["fade 1% mean 20ms", "fade 5% mean 17ms", "fade 10% mean 17ms"] {
+        let names = ["call.residual_loss", "call.added_p50_s", "call.added_p99_s"];
+        let [lost, half, most] = means(fades, CALL, names);
+        assert!(lost <= 0.001, "{fades}: {lost} of the call");
+        assert!(most <= half + 3.0 * ROUND_TRIP, "{fades}: {half} and {most}");
+    }
+}
+
 /// SRP-30, SRP-33: upwards, where there is nothing else but acknowledgements, hardly anything of a call is missing either.
 #[test]
 fn a_call_against_a_download_is_whole() {

@@ -12,6 +12,9 @@ use crate::packet_class::PacketClass;
 use crate::packets::{OutgoingPacket, PacketError, PacketStats};
 
 const RTT: Duration = Duration::from_millis(40);
+/// Worth sending again for round trips, once they are measured.
+const BRIEF: PacketClass =
+    PacketClass { patience_min: Duration::from_millis(20), ..PacketClass::ORDINARY };
 /// A packet for which none waits.
 const WHOLE: PacketFrame<'_> = PacketFrame {
     number: 1,
@@ -37,7 +40,7 @@ struct Flow {
 
 impl Flow {
     fn new(flow: u64, every: Duration) -> Self {
-        let (class, next, until) = (PacketClass::default(), Time::ZERO, Time::from_secs(10));
+        let (class, next, until) = (BRIEF, Time::ZERO, Time::from_secs(10));
         Self { client: 0, flow, class, ecn_capable: false, every, next, until, sent: 0 }
     }
 
@@ -143,7 +146,7 @@ fn lossy(seed: u64, loss: f64) -> Pairs {
 fn a_lost_packet_is_sent_again_within_its_patience() {
     let residual = |patience: f64| {
         let mut w = lossy(31, 0.1);
-        let class = PacketClass { patience, doubled: false, ..PacketClass::default() };
+        let class = PacketClass { patience, doubled: false, ..BRIEF };
         // As fast as to leave no time for copies of what is outstanding.
         let mut flows = [Flow { class, ..Flow::new(1, Duration::from_micros(700)) }];
         let sink = run(&mut w, &mut flows, |_| 1200, None, Time::from_secs(11));
@@ -168,7 +171,7 @@ fn what_had_its_turn_before_a_silence_is_not_sent_after_it() {
     for (length, every) in [(1000, 1000), (3000, 2000)] {
         let mut w = Pairs::new(8);
         w.silences = alloc::vec![(Time::from_secs(3), Time::from_secs(7))];
-        let class = PacketClass { lifetime: Duration::from_millis(200), ..PacketClass::default() };
+        let class = PacketClass { lifetime: Duration::from_millis(200), ..BRIEF };
         let mut flows = [Flow { class, ..Flow::new(1, Duration::from_micros(every)) }];
         let sink = run(&mut w, &mut flows, |_| length, None, Time::from_secs(11));
         let slowest = sink.delay(1, 1000);
@@ -307,7 +310,7 @@ fn a_call_alone_loses_next_to_nothing() {
 fn hosts_share_before_flows() {
     let mut w = Pairs::new(3);
     let every = Duration::from_micros(500);
-    let class = PacketClass { patience: 4.0, ..PacketClass::default() };
+    let class = PacketClass { patience: 4.0, ..BRIEF };
     let flow = |client, flow| Flow { client, class, ..Flow::new(flow, every) };
     let mut flows: Vec<Flow> = (0..4).map(|n| flow(1, n)).collect();
     flows.push(flow(2, 10));
@@ -362,7 +365,7 @@ fn half_full_datagrams_show_the_rate() {
 fn flows_share_by_priorities() {
     let mut w = Pairs::new(4);
     let flow = |flow, priority| {
-        let class = PacketClass { patience: 4.0, priority, ..PacketClass::default() };
+        let class = PacketClass { patience: 4.0, priority, ..BRIEF };
         Flow { class, until: Time::from_secs(100), ..Flow::new(flow, Duration::from_micros(400)) }
     };
     let mut flows = [flow(1, 1), flow(2, 3)];

@@ -29,7 +29,7 @@ fn what_is_given_up_holds_nobody_up_for_longer() {
     w.pipes[0].loses = Some(Box::new(move |now, _| {
         (Time::from_millis(1995)..Time::from_millis(2080)).contains(&now)
     }));
-    let class = PacketClass { doubled: false, ..PacketClass::default() };
+    let class = PacketClass { doubled: false, ..BRIEF };
     let mut flows = [Flow { class, ..Flow::new(1, Duration::from_millis(100)) }];
     let sink = run(&mut w, &mut flows, |_| 200, None, Time::from_secs(11));
     let numbers = sink.numbers(1);
@@ -84,7 +84,7 @@ fn what_is_sent_again_waits_no_longer_for_others() {
     w.pipes[0].loses = Some(Box::new(move |now, _| {
         (Time::from_millis(1995)..Time::from_millis(2170)).contains(&now)
     }));
-    let class = PacketClass { patience: 4.0, doubled: false, ..PacketClass::default() };
+    let class = PacketClass { patience: 4.0, doubled: false, ..BRIEF };
     let mut flows = [Flow { class, ..Flow::new(1, Duration::from_millis(10)) }];
     let sink = run(&mut w, &mut flows, |_| 200, None, Time::from_secs(11));
     let (slowest, patience) = (sink.delay(1, 1000), RTT.mul_f64(class.patience * 1.1));
