@@ -21,7 +21,8 @@ pub struct HopConfig {
     pub stream_memory: Bytes,
     /// What all streams of an association may receive before they are read, to begin with.
     pub association_window: Bytes,
-    /// What all streams of an association may hold at most, in each direction.
+    /// What all streams of an association may hold at most, in each direction; some of it only those that hold little
+    /// ([`reserve`](Self::reserve)).
     pub association_memory: Bytes,
     /// What all associations with a clone of this may hold together.
     pub memory: Memory,
@@ -130,6 +131,11 @@ pub(crate) fn credit_for(memory: u64) -> u64 {
 }
 
 impl HopConfig {
+    /// What of the association's memory only streams that hold little may use: an eighth, at most 64 KiB.
+    pub fn reserve(&self) -> Bytes {
+        Bytes::new(self.association_memory.get() / 8).min(Bytes::from_kib(64))
+    }
+
     /// What all streams may receive before they are read when the association begins: nobody has been
     /// promised more than there is, so it costs no more than the minimum of every association.
     pub(crate) fn first_window(&self) -> Bytes {

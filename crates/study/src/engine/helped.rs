@@ -278,7 +278,7 @@ fn mobile_tcp(scenario: &Scenario, mtu: u32) -> mobile_tcp::Config {
 }
 
 /// A hop whose datagrams are expected to carry what every hop does, and are tried up to what this one
-/// carries, with the agent's buffer at either end.
+/// carries, with the agent's buffer at either end, and an eighth of all for streams that hold little.
 fn srp(scenario: &Scenario, mtu: u32) -> HopConfig {
     let carried = u64::from(mtu).saturating_sub(UDP_HEADERS).min(LONGEST);
     let buffer = scenario.agent.buffer();
@@ -294,7 +294,7 @@ fn srp(scenario: &Scenario, mtu: u32) -> HopConfig {
         stream_window: buffer,
         stream_memory: buffer,
         association_window: buffer,
-        association_memory: buffer,
+        association_memory: Bytes::new(buffer.get() + buffer.get() / 7),
         discipline,
         ..HopConfig::default()
     }

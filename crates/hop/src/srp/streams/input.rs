@@ -211,7 +211,7 @@ impl StreamSet {
 
     /// Streams that found the association's memory full get room, now that some is free.
     fn wake_starved(&mut self, rate: Rate) {
-        while self.association_room() >= self.room_worth_waking(u64::MAX) {
+        while self.shared_room() >= self.room_worth_waking(u64::MAX) {
             let Some(id) = self.starved.pop_front() else { return };
             self.report_writable(id, rate);
         }

@@ -45,6 +45,9 @@ const SPACE_MAX: u64 = 256 * 1024;
 /// Nothing more than this is taken from the application ahead of sending, however fast the hop.
 const UNSENT_MAX: u64 = 1024 * 1024;
 
+/// A stream that holds no more than so many bytes may use what is kept for such ones.
+const LITTLE: u64 = 2 * 1024;
+
 /// All streams of one end.
 #[derive(Debug)]
 pub(super) struct StreamSet {
@@ -213,7 +216,7 @@ impl StreamSet {
             return Err(StreamError::Finished);
         }
         let room = self.send_room(&stream.send, rate).min(SPACE_MAX);
-        let starved = self.association_room() == 0;
+        let starved = self.association_room(&stream.send) == 0;
         let stream = self.streams.get_mut(id).ok_or(StreamError::Unknown)?;
         if room == 0 {
             if starved && !stream.send.wants_room {
@@ -391,7 +394,7 @@ impl StreamSet {
         let unsent = ahead.clamp(least, most).saturating_sub(send.unsent());
         let stream = self.config.stream_memory.get().saturating_sub(send.buffered());
         let buffer = send.room_within(self.buffers.allowed(send));
-        unsent.min(stream).min(self.association_room()).min(buffer)
+        unsent.min(stream).min(self.association_room(send)).min(buffer)
     }
 
     /// Less room than this is not worth a wake-up, if there is room for `buffer` bytes in all.
@@ -401,8 +404,18 @@ impl StreamSet {
         (self.config.ahead_min.get().min(stream).min(all) / 8).max(1)
     }
 
-    fn association_room(&self) -> u64 {
-        self.config.association_memory.get().saturating_sub(self.buffered)
+    /// What of the association's memory is free for a stream: for one that holds little always a little, whatever others
+    /// take.
+    fn association_room(&self, send: &SendHalf) -> u64 {
+        let free = self.config.association_memory.get().saturating_sub(self.buffered);
+        let little = LITTLE.saturating_sub(send.buffered()).min(free);
+        self.shared_room().max(little)
+    }
+
+    /// What is free for any stream.
+    fn shared_room(&self) -> u64 {
+        let all = self.config.association_memory.get();
+        (all - self.config.reserve().get()).saturating_sub(self.buffered)
     }
 
     /// Reports room to the application if it met a full buffer before.

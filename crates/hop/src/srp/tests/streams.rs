@@ -248,3 +248,19 @@ fn streams_that_nobody_reads_leave_room_for_one_that_is_read() {
     let grown = goodput_beside_unread(small, 6, 8 << 20);
     assert!(many > 170e6 && grown > 10e6, "{many} {grown}");
 }
+
+/// SRP-11: a stream that holds little finds room beside one that takes all it gets, and both stay below the bound.
+#[test]
+fn a_stream_that_holds_little_finds_room() {
+    let memory = Bytes::from_kib(64);
+    let config = HopConfig { association_memory: memory, ..HopConfig::default() };
+    let [mut end, _] = pair(&config, &config, Time::ZERO);
+    let fill = |end: &mut Srp, id: StreamId| {
+        core::iter::from_fn(|| Some(end.write(id, &[7; 10_000]).unwrap()).filter(|n| *n > 0)).sum()
+    };
+    let ids: Vec<StreamId> = (0..8).map(|_| end.open().unwrap()).collect();
+    let bulk: usize = fill(&mut end, ids[0]);
+    assert_eq!(bulk as u64, (memory - config.reserve()).get());
+    let others: Vec<usize> = ids[1..].iter().map(|id| fill(&mut end, *id)).collect();
+    assert_eq!(others, [2048, 2048, 2048, 2048, 0, 0, 0]);
+}
