@@ -42,11 +42,17 @@ impl Scene {
 
     /// A base, with more in its configuration, and a mobile whose association stands.
     fn daemons(&self, more: &str) -> [Daemon; 2] {
+        self.daemons_with(more, "")
+    }
+
+    /// With more in both configurations.
+    fn daemons_with(&self, more: &str, at_mobile: &str) -> [Daemon; 2] {
         let [base, mobile] = &self.pair.keys;
         let config = format!("listen = [\"[::]:4433\"]\nallow = [{mobile:?}]\n{more}\n");
         let at_base = self.pair.start(&self.lab.base, "base", &config);
         let address = self.lab.base_from_mobile(Family::V4);
-        let config = format!("base = \"{address}\"\nbase_key = {base:?}\nproxy = [{PROXY:?}]\n");
+        let config =
+            format!("base = \"{address}\"\nbase_key = {base:?}\nproxy = [{PROXY:?}]\n{at_mobile}");
         let mut at_mobile = self.pair.start(&self.lab.mobile, "mobile", &config);
         self.pair.wait_up(&mut at_mobile);
         [at_base, at_mobile]
@@ -259,4 +265,28 @@ fn a_base_without_them_is_a_command_that_is_not_supported() {
     let _daemons = scene.daemons("[limits]\nudp_sockets = 0");
     assert_eq!(Application::associate(&scene.lab.mobile).err(), Some(7));
     assert_eq!(scene.pair.status("base").unwrap().udp, None);
+}
+
+/// RFC 4787, REQ-5: a base's socket and an application's association are kept while something passes, and are gone when
+/// nothing has passed for as long as is said.
+#[test]
+fn what_nothing_passes_is_closed() {
+    let Some(scene) = Scene::new(0.0) else { return };
+    let limits = |idle| format!("[limits]\nudp_idle = \"{idle}\"\n");
+    let _daemons = scene.daemons_with(&limits("2s"), &limits("6s"));
+    let mut application = Application::associate(&scene.lab.mobile).unwrap();
+    let to = scene.fixed(Family::V4, ECHO);
+    for _ in 0..4 {
+        assert_eq!(application.echoed(to, 1, 100), 1.0);
+        assert_eq!((scene.udp("mobile").sockets, scene.udp("base").sockets), (1, 1));
+        thread::sleep(Duration::from_secs(1));
+    }
+    scene.wait("base", |udp| udp.sockets == 0);
+    // The base makes another one.
+    assert_eq!(application.echoed(to, 1, 100), 1.0);
+    assert_eq!((scene.udp("mobile").sockets, scene.udp("base").sockets), (1, 1));
+    scene.wait("mobile", |udp| udp.sockets == 0);
+    scene.wait("base", |udp| udp.sockets == 0);
+    application.control.set_read_timeout(Some(PATIENCE)).unwrap();
+    assert_eq!(application.control.read(&mut [0]).unwrap(), 0, "the application is told");
 }

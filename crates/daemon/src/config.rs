@@ -134,6 +134,8 @@ settings! {
         /// What one connection may hold unread or unacknowledged, in each direction.
         pub connection_memory: Option<Bytes> = HopConfig::default().stream_memory,
         /// The same for all connections of an association, in each direction.
+        ///
+        /// An eighth of it, 64 KiB at most, is for those that hold less than 2 KiB.
         pub association_memory: Option<Bytes> = HopConfig::default().association_memory,
         /// How long a hop may be silent before its connections are given up.
         pub silence_limit: Option<Span> = Span(HopConfig::default().silence_limit),

@@ -71,7 +71,11 @@ impl UdpSockets {
         let total = (per_mobile.saturating_mul(MOBILES) / config.workers.max(1)).max(per_mobile);
         Self {
             served: are_served(config),
-            sockets: BaseSockets::new(Limits { per_mobile, total, ..Limits::default() }),
+            sockets: BaseSockets::new(Limits {
+                per_mobile,
+                total,
+                idle: config.limits.udp_idle().0,
+            }),
             kernel: BTreeMap::new(),
             latest: 0,
             names: DatagramNames::new(),

@@ -349,6 +349,11 @@ settings! {
         /// The base has a [bound](#limits) of its own ([UDP](datagrams.md#udp-by-socks5)).
         #[arg(skip)]
         pub udp_sockets: Option<usize> = 256,
+        /// An association is ended when nothing has passed for so long.
+        ///
+        /// Longer than bases keep an idle socket, so that no application of a busy port is left without its association.
+        #[arg(skip)]
+        pub udp_idle: Option<Span> = Span(Duration::from_secs(10 * 60)),
     }
 }
 
@@ -393,6 +398,8 @@ pub struct MobileConfig {
     pub connections: usize,
     /// UDP associations at once; 0 if none is served.
     pub udp_sockets: usize,
+    /// How long one may be idle.
+    pub udp_idle: Duration,
     /// SRP's few settings.
     pub srp: SrpFile,
     /// Mobile TCP's.
@@ -476,6 +483,7 @@ impl TryFrom<MobileFile> for MobileConfig {
             connect,
             connections: file.limits.connections(),
             udp_sockets: file.limits.udp_sockets(),
+            udp_idle: file.limits.udp_idle().0,
             key: file.key,
             hop,
             seal,
@@ -542,6 +550,10 @@ mod tests {
             (format!("key = \"k\"\n{first}{ether}{}\"\n", KEYS[1]), "e: `address`"),
             ("key = \"k\"\n[[bases]]\nname = \"b\"\naddress = \"b:1\"\n".to_owned(), "b: `key`"),
             ("key = \"k\"\nbase = \"b:1\"\n[handoff]\ngive_up = \"1s\"\n".to_owned(), "[[bases]]"),
+            (
+                format!("key = \"k\"\n{first}[[packets]]\nprogram = \"\"\nclass = \"call\"\n"),
+                "the name of a program is empty",
+            ),
             (first.clone(), "the mobile's key is missing"),
             (format!("{first}interfaces = 3\n"), "m.toml:6: unknown field `interfaces`"),
         ] {

@@ -25,10 +25,6 @@ use crate::hop::Hop;
 use crate::packets::{self, OWN};
 use crate::udp_relay::Records;
 
-/// An association is ended that nothing has passed for so long. It is longer than bases keep an idle
-/// socket (RFC 4787 REQ-5), so that no application of a busy port is left without its association.
-const IDLE: Duration = Duration::from_secs(10 * 60);
-
 /// A relay.
 #[derive(Debug)]
 struct Relay {
@@ -235,7 +231,7 @@ impl MobileRole {
                 if let Some(waiting) = application(core, key) {
                     waiting.association = Some(number);
                 }
-                core.arm(core.now + IDLE, Timer::Connection(key));
+                core.arm(core.now + self.config.udp_idle, Timer::Connection(key));
                 Some(address)
             });
             self.answer(core, key, answer);
@@ -248,7 +244,7 @@ impl MobileRole {
             return;
         };
         let Some(relay) = self.udp.sockets.relay_mut(number) else { return };
-        match relay.used + IDLE {
+        match relay.used + self.config.udp_idle {
             until if until <= core.now => self.close_application(core, key),
             until => core.arm(until, Timer::Connection(key)),
         }

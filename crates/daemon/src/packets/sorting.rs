@@ -64,6 +64,7 @@ settings! {
     #[derive(Eq)]
     pub struct PacketRule {
         /// At a mobile: the name of the program whose they are.
+        #[serde(default, deserialize_with = "program_name")]
         pub program: Option<String> => "any",
         /// The fixed host's port of UDP or TCP.
         pub port: Option<NonZeroU16> => "any",
@@ -76,6 +77,13 @@ settings! {
         /// What these packets are [worth](#what-a-packet-is-worth).
         #[range(ClassName::range())]
         pub class: ClassName,
+    }
+}
+
+fn program_name<'de, D: Deserializer<'de>>(d: D) -> Result<Option<String>, D::Error> {
+    match String::deserialize(d)? {
+        name if name.is_empty() => Err(de::Error::custom("the name of a program is empty")),
+        name => Ok(Some(name)),
     }
 }
 

@@ -122,6 +122,9 @@ settings! {
         /// All mobiles together have sixteen times as many ([UDP](datagrams.md#udp-by-socks5)).
         #[arg(skip)]
         pub udp_sockets: Option<usize> = UDP_SOCKETS,
+        /// A UDP socket is closed when nothing has passed for so long (RFC 4787, REQ-5).
+        #[arg(skip)]
+        pub udp_idle: Option<Span> = Span(UDP_IDLE),
         /// What all mobiles' connections may hold in buffers together, in both directions, at least 16MiB.
         ///
         /// [Memory](#memory) says what it covers.
@@ -138,6 +141,8 @@ const WORKERS_MAX: u32 = 64;
 const OPENINGS: NonZeroU32 = NonZeroU32::new(256).unwrap();
 /// UDP sockets of one mobile where nobody says.
 const UDP_SOCKETS: usize = 256;
+/// How long they may be idle where nobody says.
+const UDP_IDLE: Duration = Duration::from_secs(5 * 60);
 /// The least bound on memory.
 const MEMORY_MIN: Bytes = Bytes::from_mib(16);
 /// The bound where nobody says, and the kernel does not say how much memory there is.
