@@ -10,6 +10,8 @@ use super::content::Content;
 /// What is sparse is sent once more where more than the first share is lost, and twice more where more than the
 /// second is.
 const DOUBLE_LOSS: [f64; 2] = [0.02, 0.08];
+/// What was lost counts for so long: between fades little is.
+const LOSSY: Duration = Duration::from_secs(5);
 /// The second leaves an eighth of the round trip later, at most so much: losses come in bursts.
 const AFTER: (u32, Duration) = (8, Duration::from_millis(10));
 /// One of so many bytes sent may be for what is sparse, and so many may be saved up. What was lost twice needs no
@@ -35,11 +37,13 @@ pub(super) struct Doubles {
     /// Bytes sent of which none was spent.
     earned: u64,
     budget: u64,
+    /// When as much was lost last as each number of doubles asks for.
+    lossy: [Option<Time>; DOUBLE_LOSS.len()],
 }
 
 impl Doubles {
     pub(super) fn new() -> Self {
-        Self { queue: VecDeque::new(), earned: 0, budget: SAVED_MAX }
+        Self { queue: VecDeque::new(), earned: 0, budget: SAVED_MAX, lossy: [None; 2] }
     }
 
     /// When the next is to be sent.
@@ -67,7 +71,13 @@ impl Doubles {
         loss: f64,
         (content, bytes): (Content, usize),
     ) {
-        let times = DOUBLE_LOSS.iter().filter(|least| loss > **least).count() as u8;
+        let losing = self.lossy.iter_mut().zip(DOUBLE_LOSS).filter_map(|(last, least)| {
+            if loss > least {
+                *last = Some(now);
+            }
+            last.filter(|last| now.since(*last) < LOSSY)
+        });
+        let times = losing.count() as u8;
         if times > 0 {
             self.add(now, srtt, content, times - 1, bytes as u64);
         }

@@ -69,7 +69,7 @@ fn means_over<const N: usize>(
 /// that the call leaves.
 #[test]
 fn a_call_and_a_download_do_not_disturb_each_other() {
-    for loss in ["0%", "5%", "10%", "burst 5% length 3"] {
+    for loss in ["0%", "5%", "10%", "burst 5% length 3", "fade 1% mean 20ms"] {
         let [alone] = means(loss, "", ["bulk.goodput_bps"]);
         let names =
             ["bulk.goodput_bps", "call.residual_loss", "call.added_p50_s", "call.added_p99_s"];
@@ -80,11 +80,11 @@ fn a_call_and_a_download_do_not_disturb_each_other() {
     }
 }
 
-/// SRP-30, SRP-33: nor is anything missing where short fades take all that is on the air. What is in one waits for its end,
-/// and for the repetition after it.
+/// SRP-30, SRP-33: nor is anything missing where fades take a large part of the time. What is in one waits for its end, and
+/// for the repetition after it.
 #[test]
 fn a_call_beside_a_download_bridges_short_fades() {
-    for fades in ["fade 1% mean 20ms", "fade 5% mean 17ms", "fade 10% mean 17ms"] {
+    for fades in ["fade 5% mean 17ms", "fade 10% mean 17ms"] {
         let names = ["call.residual_loss", "call.added_p50_s", "call.added_p99_s"];
         let [lost, half, most] = means(fades, CALL, names);
         assert!(lost <= 0.001, "{fades}: {lost} of the call");
@@ -114,13 +114,13 @@ fn a_keystroke_beside_a_download_is_echoed_at_once() {
 }
 
 /// SRP-11, SRP-33: nor where the download has taken all the memory that it gets, over a hop on which each of its datagrams
-/// takes 6 ms.
+/// takes 6 ms: one is on the air, one before it at the radio, and one has the byte.
 #[test]
 fn a_keystroke_beside_a_download_finds_memory() {
     let flows = DOWNLOAD.replace("1MiB", "64KiB") + KEYS;
     for loss in ["0%", "5%", "10%"] {
         let names = ["keys.answers", "keys.latency_p99_s"];
         let [answers, most] = means_over(["2Mbit/s", "25 packets"], loss, &flows, names);
-        assert!(answers > 270.0 && most <= 1.5 * (PATH + 0.012), "loss {loss}: {answers} {most}");
+        assert!(answers > 270.0 && most <= 1.5 * (PATH + 0.018), "loss {loss}: {answers} {most}");
     }
 }
