@@ -7,9 +7,9 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use lasthop_hop::Role;
 use lasthop_hop::srp::Srp;
 use lasthop_hop::{HopConfig, Limits, RecvState, StreamEvent, StreamId, Streams, Transport as _};
+use lasthop_hop::{PathId, Role};
 use lasthop_units::{Bytes, Time};
 
 const OVERHEAD: usize = 54;
@@ -108,7 +108,7 @@ impl Pair {
 
     fn deliver(&mut self, to: usize, place: usize) {
         let Some((number, frames)) = self.hop[1 - to].remove(place) else { return };
-        let read = self.ends[to].handle(self.now, number, &frames);
+        let read = self.ends[to].handle(self.now, PathId::FIRST, number, &frames);
         assert!(self.hostile || read.is_ok(), "{read:?}");
     }
 
@@ -173,7 +173,7 @@ impl Pair {
     /// A peer that keeps to nothing sends these frames.
     fn invade(&mut self, side: usize, number: u64, frames: &[u8]) {
         self.hostile = true;
-        let _ = self.ends[side].handle(self.now, number, frames);
+        let _ = self.ends[side].handle(self.now, PathId::FIRST, number, frames);
         self.settle();
     }
 

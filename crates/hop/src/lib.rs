@@ -46,5 +46,5 @@ pub use packets::{OutgoingPacket, PacketError, PacketStats};
 pub use saved_path::SavedPath;
 pub use stats::HopStats;
 pub use streams::{RecvState, StreamError, StreamEvent, StreamId, StreamState, Streams};
-pub use transport::{CloseReason, LOST, Packet, Role, Transport};
+pub use transport::{CloseReason, LOST, Packet, PathId, Role, Transport};
 pub use unreachable::Unreachable;

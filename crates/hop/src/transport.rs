@@ -67,9 +67,20 @@ impl CloseReason {
     }
 }
 
+/// A path between the two ends of an association. A name is never used twice under the same keys.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub struct PathId(pub u8);
+
+impl PathId {
+    /// The one that an association begins with.
+    pub const FIRST: Self = Self(0);
+}
+
 /// A packet that a transport has written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Packet {
+    /// By which path it is to go.
+    pub path: PathId,
     /// Under which number the seal is to seal it.
     pub number: u64,
     /// How many bytes of the output buffer it takes.

@@ -4,7 +4,6 @@
 use std::collections::BTreeSet;
 use std::io;
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use lasthop_control::{Report, UdpReport};
 use lasthop_hop::PacketLane;

@@ -11,7 +11,7 @@ use super::entry::{ConnectionStage, Entry, RetransmitTimer};
 use crate::config::Limits;
 use crate::stats::HopStats;
 use crate::streams::{StreamEvent, StreamId};
-use crate::transport::{CloseReason, LOST, Packet, Role, Transport};
+use crate::transport::{CloseReason, LOST, Packet, PathId, Role, Transport};
 
 /// The highest first stream that is accepted from a peer, so that stream numbers never overflow.
 const STREAM_MAX: u64 = 1 << 62;
@@ -153,7 +153,7 @@ impl Transport for MobileTcp {
     /// The paper's packets have no numbers of their own.
     fn poll(&mut self, now: Time, fresh: u64, out: &mut [u8]) -> Option<Packet> {
         let len = self.poll(now, out)?;
-        Some(Packet { number: fresh, len })
+        Some(Packet { path: PathId::FIRST, number: fresh, len })
     }
 
     fn next_timeout(&self) -> Option<Time> {

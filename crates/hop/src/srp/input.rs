@@ -7,62 +7,66 @@ use lasthop_wire::frame::{Ack, Frame, FrameError, Frames};
 
 use super::close_state::CloseState;
 use super::content::Content;
+use super::path::Path;
 use super::recovery::Purpose;
+use super::streams::StreamSet;
 use super::{Srp, Violation};
-use crate::lane::Contradiction;
-use crate::transport::CloseReason;
+use crate::lane::{Contradiction, PacketLane};
+use crate::transport::{CloseReason, PathId};
 
 impl Srp {
-    /// Takes in the frames of an authentic datagram with its number. One with bytes of a stream that
+    /// Takes in the frames of an authentic datagram with its number, which came by this path. One with bytes of a stream that
     /// was [taken out](crate::Streams::detach) is as good as lost.
     ///
     /// # Errors
     ///
     /// The frames cannot be read; those before the first unreadable one have been handled.
-    pub fn handle(&mut self, now: Time, number: u64, payload: &[u8]) -> Result<(), FrameError> {
-        if self.close_state.closed().is_some() {
+    pub fn handle(
+        &mut self,
+        now: Time,
+        path: PathId,
+        number: u64,
+        payload: &[u8],
+    ) -> Result<(), FrameError> {
+        let Some(p) = self.position(path).filter(|_| self.close_state.closed().is_none()) else {
             return Ok(());
-        }
-        if number == 0 || self.received.is_known(number) {
+        };
+        if number == 0 || self.paths[p].received.is_known(number) {
             self.stats.duplicates += 1;
             return Ok(());
         }
         self.stats.datagrams_received += 1;
-        self.arrivals.on_datagram(now, payload.len() + self.overhead);
-        if self.sends_only_probes() {
+        let path = &mut self.paths[p];
+        path.arrivals.on_datagram(now, payload.len() + path.overhead);
+        if path.sends_only_probes() {
             // The peer is there again, whatever it sends.
-            self.probes.probe_now(now);
+            path.probes.probe_now(now);
         }
         if self.streams.is_for_detached(payload) {
-            self.handle_acks(now, payload);
+            self.handle_acks(now, p, payload);
             return Ok(());
         }
-        self.received.on_datagram(now, number);
-        let outcome = self.handle_frames(now, payload);
+        self.paths[p].received.on_datagram(now, number);
+        let outcome = self.handle_frames(now, p, payload);
         if outcome? {
-            self.probes.on_elicited(now);
-            match self.window() {
-                None => {
-                    let srtt = self.srtt();
-                    self.received.on_eliciting(now, srtt);
-                }
-                Some(window) => {
-                    let (every, delay) = (window.ack_every, window.ack_delay);
-                    self.received.on_segment(now, every, delay);
-                }
-            }
+            self.paths[p].on_eliciting(now);
         }
         Ok(())
     }
 
     /// Whether the datagram is to be acknowledged.
-    pub(super) fn handle_frames(&mut self, now: Time, payload: &[u8]) -> Result<bool, FrameError> {
+    pub(super) fn handle_frames(
+        &mut self,
+        now: Time,
+        p: usize,
+        payload: &[u8],
+    ) -> Result<bool, FrameError> {
         let mut eliciting = false;
         for frame in Frames::new(payload) {
             let frame = frame.inspect_err(|_| self.stats.malformed += 1)?;
             eliciting |=
                 !matches!(frame, Frame::Ack(_) | Frame::Floor(_) | Frame::Padding | Frame::Urge);
-            if self.handle_frame(now, &frame).is_err() {
+            if self.handle_frame(now, p, &frame).is_err() {
                 self.close_state.close(CloseReason::Protocol);
                 break;
             }
@@ -71,22 +75,22 @@ impl Srp {
     }
 
     /// Takes the acknowledgements out of a datagram that is not itself acknowledged.
-    fn handle_acks(&mut self, now: Time, payload: &[u8]) {
+    fn handle_acks(&mut self, now: Time, p: usize, payload: &[u8]) {
         for frame in Frames::new(payload).filter_map(Result::ok) {
             if let Frame::Ack(ack) = &frame
-                && self.on_ack(now, ack).is_err()
+                && self.on_ack(now, p, ack).is_err()
             {
                 self.close_state.close(CloseReason::Protocol);
             }
         }
     }
 
-    fn handle_frame(&mut self, now: Time, frame: &Frame<'_>) -> Result<(), Violation> {
+    fn handle_frame(&mut self, now: Time, p: usize, frame: &Frame<'_>) -> Result<(), Violation> {
         match frame {
             Frame::Padding | Frame::Ping => {}
-            Frame::Ack(ack) => self.on_ack(now, ack)?,
-            Frame::Floor(floor) => self.received.on_floor(*floor),
-            Frame::Urge => self.received.urge(),
+            Frame::Ack(ack) => self.on_ack(now, p, ack)?,
+            Frame::Floor(floor) => self.paths[p].received.on_floor(*floor),
+            Frame::Urge => self.paths[p].received.urge(),
             Frame::Close { code } => {
                 self.close_state = CloseState::Closed(CloseReason::from_code(*code));
             }
@@ -105,69 +109,73 @@ impl Srp {
         Ok(())
     }
 
-    fn on_ack(&mut self, now: Time, ack: &Ack<'_>) -> Result<(), Violation> {
+    fn on_ack(&mut self, now: Time, p: usize, ack: &Ack<'_>) -> Result<(), Violation> {
         let rate = self.pacing_rate();
-        let outcome = self.recovery.on_ack(now, ack, |sent| {
-            let payload = sent.size as usize - self.overhead;
+        let Self { paths, streams, packets, .. } = self;
+        let Path { recovery, mtu, overhead, .. } = &mut paths[p];
+        let outcome = recovery.on_ack(now, ack, |sent| {
+            let payload = sent.size as usize - *overhead;
             if sent.purpose == Purpose::MtuProbe {
-                self.mtu.on_probe_acked(payload);
+                mtu.on_probe_acked(payload);
             }
-            self.mtu.on_acked(payload);
+            mtu.on_acked(payload);
             for content in take(&mut sent.contents) {
-                match (content, &mut self.packets) {
+                match (content, &mut *packets) {
                     (Content::Packet(part), Some(lane)) => lane.on_acked(part),
-                    _ => self.streams.on_acked(content, rate),
+                    _ => streams.on_acked(content, rate),
                 }
             }
         })?;
         self.stats.spurious += outcome.spurious;
         self.stats.lost -= outcome.spurious;
         if let Some(rtt) = outcome.rtt {
-            let next = self.recovery.log().next_number();
-            self.rate.on_round_trip(now, rtt, self.full_datagram(), next);
+            self.paths[p].on_round_trip(now, rtt);
         }
-        self.find_losses(now, Some(ack.first));
-        let datagram = self.full_datagram();
+        self.find_losses(now, p, Some(ack.first));
+        let path = &mut self.paths[p];
+        let datagram = path.full_datagram();
         if let Some(from) = outcome.raised_from
-            && let Some(sample) = self.recovery.sample(ack, from, datagram)
+            && let Some(sample) = path.recovery.sample(ack, from, datagram)
         {
-            self.rate.on_ack(now, sample);
-            self.pacer.set_quantum(self.rate.quantum());
+            path.rate.on_ack(now, sample);
+            path.pacer.set_quantum(path.rate.quantum());
         }
         if outcome.progress {
-            self.end_silence(now);
+            path.end_silence(now);
         }
-        self.recovery.expire(now);
+        path.recovery.expire(now);
         Ok(())
     }
 
     /// What counts as lost is due again (SRP-4): by an acknowledgement of the numbers from `covered`
     /// on, or by the time that has passed.
-    pub(super) fn find_losses(&mut self, now: Time, covered: Option<u64>) {
-        let loss = self.rate.loss();
-        self.recovery.find_losses(now, covered, |sent| {
-            self.stats.lost += 1;
+    pub(super) fn find_losses(&mut self, now: Time, p: usize, covered: Option<u64>) {
+        let Self { paths, streams, packets, stats, .. } = self;
+        let Path { recovery, mtu, overhead, rate, .. } = &mut paths[p];
+        let loss = rate.loss();
+        recovery.find_losses(now, covered, |sent| {
+            stats.lost += 1;
             if sent.purpose == Purpose::MtuProbe {
-                self.mtu.on_probe_lost(loss);
+                mtu.on_probe_lost(loss);
             } else {
-                self.mtu.on_lost(sent.size as usize - self.overhead, loss);
+                mtu.on_lost(sent.size as usize - *overhead, loss);
             }
             for content in take(&mut sent.contents) {
-                match (content, &mut self.packets) {
-                    (Content::Packet(part), Some(lane)) => lane.on_lost(now, part),
-                    _ => self.streams.on_lost(content),
-                }
+                lose(now, content, streams, packets.as_deref_mut());
             }
         });
     }
+}
 
-    /// The peer answers again, or still.
-    fn end_silence(&mut self, now: Time) {
-        if self.probes.is_silent() {
-            // Everything that was in flight went into the silence; the pacer starts afresh.
-            self.pacer.resume(now);
-            self.rate.on_interruption();
-        }
-        self.probes.on_progress(now);
+/// Something did not arrive: it is due again.
+pub(super) fn lose(
+    now: Time,
+    content: Content,
+    streams: &mut StreamSet,
+    packets: Option<&mut PacketLane>,
+) {
+    match (content, packets) {
+        (Content::Packet(part), Some(lane)) => lane.on_lost(now, part),
+        _ => streams.on_lost(content),
     }
 }

@@ -30,6 +30,8 @@ mod interval;
 mod mtu;
 mod output;
 mod pacer;
+mod path;
+mod paths;
 mod probes;
 mod rate;
 mod received;
@@ -45,25 +47,19 @@ mod windowed;
 mod tests;
 
 use alloc::boxed::Box;
-use core::time::Duration;
+use alloc::vec;
+use alloc::vec::Vec;
 
-use lasthop_units::{Bytes, Rate, Time};
+use lasthop_units::{Bytes, Time};
 
 use crate::clients::Clients;
-use crate::config::{HopConfig, Limits, Window};
+use crate::config::{HopConfig, Limits};
 use crate::lane::{HopView, PacketLane};
 use crate::stats::HopStats;
-use crate::transport::Role;
-use arrivals::Arrivals;
+use crate::transport::{PathId, Role};
 use close_state::CloseState;
-use copies::Copies;
 use doubles::Doubles;
-use mtu::MtuSearch;
-use pacer::Pacer;
-use probes::Probes;
-use rate::RateControl;
-use received::Received;
-use recovery::Recovery;
+use path::Path;
 use streams::StreamSet;
 
 /// A peer that breaks its credit or contradicts itself.
@@ -74,8 +70,6 @@ struct Violation;
 #[derive(Debug)]
 pub struct Srp {
     config: HopConfig,
-    /// Bytes that seal and carrier add to the frames of a datagram.
-    overhead: usize,
     /// What is to be sent, and what came.
     streams: StreamSet,
     /// Packets beside streams, once there were any.
@@ -86,22 +80,8 @@ pub struct Srp {
     doubles: Doubles,
     /// The longest packet that the peer takes; zero if none.
     packet_max: Bytes,
-    /// Numbers of datagrams that came, and when to acknowledge them.
-    received: Received,
-    /// How much arrives.
-    arrivals: Arrivals,
-    /// Datagrams that left, and what became of them.
-    recovery: Recovery,
-    /// How fast the hop is, and how much may be on its way.
-    rate: RateControl,
-    /// When the next datagram may leave.
-    pacer: Pacer,
-    /// How large datagrams may be.
-    mtu: MtuSearch,
-    /// What to ask when nothing comes back.
-    probes: Probes,
-    /// What to send twice.
-    copies: Copies,
+    /// The ways to the peer, one at least.
+    paths: Vec<Path>,
     close_state: CloseState,
     /// Counters that outlive an association; the parts have the rest.
     stats: HopStats,
@@ -111,45 +91,22 @@ impl Srp {
     /// One end of a new association. `overhead` is what seal and carrier add to each datagram's
     /// frames, carrier headers included, in bytes.
     pub fn new(config: HopConfig, role: Role, peer: Limits, overhead: usize, now: Time) -> Self {
-        let seal = overhead.saturating_sub(config.carrier_overhead.as_usize());
-        let mtu = MtuSearch::new(
-            config.datagram_base.as_usize().saturating_sub(seal),
-            config.datagram_max.as_usize().saturating_sub(seal),
-        );
         Self {
-            overhead,
             streams: StreamSet::new(config.clone(), role, peer),
             packets: None,
             clients: Clients::default(),
             doubles: Doubles::new(),
             packet_max: peer.packet_max,
-            received: Received::new(),
-            arrivals: Arrivals::new(now),
-            recovery: Recovery::new(now),
-            rate: RateControl::new(now, config.initial_datagrams),
-            pacer: Pacer::new(now),
-            mtu,
-            probes: Probes::new(now, config.discipline.windowed().copied()),
-            copies: Copies::new(now),
+            paths: vec![Path::new(&config, PathId::FIRST, overhead, now)],
             close_state: CloseState::Open,
             stats: HopStats::default(),
             config,
         }
     }
 
-    /// Size on the radio of a full datagram.
-    fn full_datagram(&self) -> usize {
-        self.mtu.current() + self.overhead
-    }
-
-    /// The window, if this end goes by one.
-    fn window(&self) -> Option<&Window> {
-        self.config.discipline.windowed()
-    }
-
     /// How far beyond the last byte in sequence a stream may be sent.
     fn span(&self) -> u64 {
-        self.config.discipline.span(self.mtu.current())
+        self.config.discipline.span(self.paths[0].mtu.current())
     }
 
     /// The lane of packets, made if there is none.
@@ -158,38 +115,15 @@ impl Srp {
         self.packets.get_or_insert_with(|| Box::new(PacketLane::new(longest, memory)))
     }
 
-    /// The share of datagrams that is lost, as copies go by it: what few of them tell counts too.
-    fn loss(&self) -> f64 {
-        self.rate.loss().max(self.recovery.loss())
-    }
-
-    /// The round trip; zero before there is a sample.
-    fn srtt(&self) -> Duration {
-        self.recovery.round_trip().srtt().unwrap_or_default()
-    }
-
-    /// What packets go by.
-    fn hop_view(&self) -> HopView {
+    /// What packets that leave by a path go by.
+    fn hop_view(&self, path: &Path) -> HopView {
         HopView {
-            srtt: self.srtt(),
-            reordering: self.recovery.reordering(),
-            air: self.air_time(),
-            loss: self.loss(),
-            full: self.mtu.current(),
+            srtt: path.srtt(),
+            reordering: path.recovery.reordering(),
+            air: path.air_time(),
+            loss: path.loss(),
+            full: path.mtu.current(),
             busy: self.streams.has_data(),
         }
-    }
-
-    fn pacing_rate(&self) -> Rate {
-        match self.rate.pacing_rate() {
-            _ if self.window().is_some() => Rate::UNLIMITED,
-            Rate::ZERO => Rate::from_mbps(10),
-            rate => rate,
-        }
-    }
-
-    /// How long a full datagram takes at the paced rate.
-    fn air_time(&self) -> Duration {
-        self.pacing_rate().time_for(Bytes::from(self.full_datagram()))
     }
 }

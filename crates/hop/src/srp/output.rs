@@ -7,6 +7,7 @@ use smallvec::SmallVec;
 use super::Srp;
 use super::content::{Content, Contents};
 use super::pacer::Departure;
+use super::path::Path;
 use super::recovery::{Fate, Purpose, Sent};
 use crate::clients::Hosts;
 use crate::lane::Again;
@@ -24,48 +25,55 @@ impl Srp {
         if !self.close_state.is_open() {
             return self.poll_close(now, out);
         }
-        if self.probes.is_due() {
+        self.by_arrival().into_iter().find_map(|p| self.poll_path(now, p, out))
+    }
+
+    /// The next datagram of a path.
+    fn poll_path(&mut self, now: Time, p: usize, out: &mut [u8]) -> Option<Packet> {
+        if self.paths[p].probes.is_due() {
             // An acknowledgement goes by itself: aboard a full probe it would be lost with it where
             // the path has shrunk, and both ends would wait for ever.
-            if self.received.due().is_some_and(|t| t <= now) {
-                return self.poll_ack(now, out);
+            if self.paths[p].received.due().is_some_and(|t| t <= now) {
+                return self.poll_ack(now, p, out);
             }
-            return self.poll_probe(now, out);
+            return self.poll_probe(now, p, out);
         }
-        let quiet = self.sends_only_probes();
-        let air = self.air_time();
-        let paced = self.pacer.is_due(now, air) && !quiet;
-        let room = self.recovery.log().inflight() < self.inflight_limit();
+        let quiet = self.paths[p].sends_only_probes();
+        let air = self.paths[p].air_time();
+        let paced = self.paths[p].pacer.is_due(now, air) && !quiet;
+        let room = !self.paths[p].is_full();
         let free = paced && room;
         if free
-            && self.recovery.largest_acked() > 0
-            && !(self.mtu.gives_way() && self.has_data(now))
-            && let Some(size) = self.mtu.probe(now)
+            && self.paths[p].recovery.largest_acked() > 0
+            && !(self.paths[p].mtu.gives_way() && self.has_data(now))
+            && let Some(size) = self.paths[p].mtu.probe(now)
         {
-            return self.poll_mtu_probe(now, size, out);
+            return self.poll_mtu_probe(now, p, size, out);
         }
-        self.streams.queue_blocked(self.credit_ahead());
-        let has_data = self.has_data(now);
+        // Credit ends soon when no more is left than leaves in a round trip.
+        self.streams.queue_blocked(self.paths.iter().map(Path::round_trip_bytes).sum());
+        let has_data = self.has_data(now) && self.is_to_carry(p);
         let controls = self.streams.has_controls() && !quiet;
         let data = free && has_data;
-        self.pacer.set_waiting(now, has_data && room);
-        if paced && (!has_data || (!free && !self.rate.is_window_driven())) {
-            self.pacer.on_idle();
+        self.paths[p].pacer.set_waiting(now, has_data && room);
+        if paced && (!has_data || (!free && !self.paths[p].rate.is_window_driven())) {
+            self.paths[p].pacer.on_idle();
         }
         if controls || data {
-            return self.poll_data(now, data, out);
+            return self.poll_data(now, p, data, out);
         }
-        if self.received.due().is_some_and(|t| t <= now) {
-            return self.poll_ack(now, out);
+        if self.paths[p].received.due().is_some_and(|t| t <= now) {
+            return self.poll_ack(now, p, out);
         }
-        if free && !has_data && self.window().is_none() {
-            let (loss, datagram) = (self.loss(), self.full_datagram());
-            if let Some(contents) = self.copies.choose(now, &self.recovery, loss, datagram) {
-                return self.poll_copy(now, contents, out);
+        if free && !has_data && self.paths[p].window.is_none() {
+            let path = &mut self.paths[p];
+            let (loss, datagram) = (path.loss(), path.full_datagram());
+            if let Some(contents) = path.copies.choose(now, &path.recovery, loss, datagram) {
+                return self.poll_copy(now, p, contents, out);
             }
         }
-        if self.probes.wants_ping(now, self.streams.role(), self.config.keepalive) {
-            return self.poll_ping(now, out);
+        if self.paths[p].probes.wants_ping(now, self.streams.role(), self.config.keepalive) {
+            return self.poll_ping(now, p, out);
         }
         None
     }
@@ -80,99 +88,78 @@ impl Srp {
         self.streams.has_data() || self.packets.as_ref().is_some_and(|lane| lane.has_data())
     }
 
-    /// How soon credit ends when the peer is told so: as many bytes before as leave in a round trip, unless
-    /// a fixed window bounds them.
-    fn credit_ahead(&self) -> u64 {
-        match (self.window(), self.recovery.round_trip().srtt()) {
-            (None, Some(srtt)) => self.pacing_rate().bytes_in(srtt).get(),
-            _ => 0,
-        }
-    }
-
-    /// Nothing is sent but probes. One datagram must be on its way for them to repeat.
-    pub(super) fn sends_only_probes(&self) -> bool {
-        self.probes.is_silent() && self.recovery.log().oldest().is_some()
-    }
-
-    /// Bytes that may be on their way at once; a fixed window is each stream's own.
-    pub(super) fn inflight_limit(&self) -> u64 {
-        match self.window() {
-            None => self.rate.inflight_limit(self.full_datagram()),
-            Some(_) => u64::MAX,
-        }
-    }
-
-    /// There may be something to copy once the pacer allows; by a window nothing is.
-    pub(super) fn has_copies(&self) -> bool {
-        self.window().is_none()
-            && self.copies.are_due(&self.recovery, self.loss(), self.full_datagram())
-    }
-
     fn poll_close(&mut self, now: Time, out: &mut [u8]) -> Option<Packet> {
+        let p = self.by_arrival().first().copied()?;
         let reason = self.close_state.next_close()?;
         let mut w = Writer::new(out);
         w.put(&Frame::Close { code: reason.code() });
-        Some(self.record(now, w.len(), Contents::new(), Kind::NotEliciting))
+        Some(self.record(now, p, w.len(), Contents::new(), Kind::NotEliciting))
     }
 
-    fn poll_ack(&mut self, now: Time, out: &mut [u8]) -> Option<Packet> {
-        let room = self.mtu.current().min(out.len());
+    fn poll_ack(&mut self, now: Time, p: usize, out: &mut [u8]) -> Option<Packet> {
+        let room = self.paths[p].mtu.current().min(out.len());
         let mut w = Writer::new(&mut out[..room]);
-        if !self.received.write_ack(now, &mut w) {
+        if !self.paths[p].received.write_ack(now, &mut w) {
             return None;
         }
-        Some(self.record(now, w.len(), Contents::new(), Kind::NotEliciting))
+        Some(self.record(now, p, w.len(), Contents::new(), Kind::NotEliciting))
     }
 
-    fn poll_ping(&mut self, now: Time, out: &mut [u8]) -> Option<Packet> {
-        self.probes.on_ping();
+    fn poll_ping(&mut self, now: Time, p: usize, out: &mut [u8]) -> Option<Packet> {
+        self.paths[p].probes.on_ping();
         let mut w = Writer::new(out);
         w.put(&Frame::Ping);
-        Some(self.record(now, w.len(), Contents::new(), Kind::Eliciting))
+        Some(self.record(now, p, w.len(), Contents::new(), Kind::Eliciting))
     }
 
-    fn poll_mtu_probe(&mut self, now: Time, size: usize, out: &mut [u8]) -> Option<Packet> {
+    fn poll_mtu_probe(
+        &mut self,
+        now: Time,
+        p: usize,
+        size: usize,
+        out: &mut [u8],
+    ) -> Option<Packet> {
         let mut w = Writer::new(out.get_mut(..size)?);
         w.put(&Frame::Ping);
         w.put(&Frame::Padding);
-        Some(self.record(now, w.len(), Contents::new(), Kind::MtuProbe))
+        Some(self.record(now, p, w.len(), Contents::new(), Kind::MtuProbe))
     }
 
     /// Repeats the oldest that is outstanding: if it passes, its acknowledgement covers all the rest,
     /// and the peer's application gets on at once.
-    fn poll_probe(&mut self, now: Time, out: &mut [u8]) -> Option<Packet> {
-        self.probes.on_probe();
+    fn poll_probe(&mut self, now: Time, p: usize, out: &mut [u8]) -> Option<Packet> {
+        let path = &mut self.paths[p];
+        path.probes.on_probe();
         self.stats.probes += 1;
         // The spacing of probes does not measure what the hop can do.
-        self.pacer.on_idle();
+        path.pacer.on_idle();
         let base = self.config.datagram_base.as_usize() + self.config.carrier_overhead.as_usize();
-        let small = base.saturating_sub(self.overhead);
-        let full = self.mtu.current();
-        let room = if self.probes.probe_is_small() { full.min(small) } else { full };
+        let small = base.saturating_sub(path.overhead);
+        let full = path.mtu.current();
+        let room = if path.probes.probe_is_small() { full.min(small) } else { full };
         let mut w = Writer::new(out.get_mut(..room)?);
         let mut contents = Contents::new();
-        let srtt = self.srtt();
-        let onset =
-            self.probes.likely_onset(srtt).and_then(|t| self.recovery.log().oldest_since(t));
+        let (log, srtt) = (path.recovery.log(), path.srtt());
+        let onset = path.probes.likely_onset(srtt).and_then(|t| log.oldest_since(t));
         let exact = onset.is_some();
         let repeated: SmallVec<[Content; 4]> = onset
-            .or_else(|| self.recovery.log().oldest())
+            .or_else(|| log.oldest())
             .map(|s| s.contents.iter().copied().collect())
             .unwrap_or_default();
         for content in repeated {
             self.repeat(now, content, exact, &mut w, &mut contents);
         }
-        if contents.is_empty() {
+        if contents.is_empty() && self.is_to_carry(p) {
             // Nothing waits to be repeated: what waits to be sent elicits an answer as a ping does.
             // Packets are not: into a silence they would be sent for nothing.
             self.streams.write_controls(&mut w, &mut contents);
-            self.write_data(now, false, &mut w, &mut contents);
+            self.write_data(now, p, false, &mut w, &mut contents);
         }
         if contents.is_empty() {
             w.put(&Frame::Ping);
         }
         w.put(&Frame::Urge);
-        let packet = self.record(now, w.len(), contents, Kind::Eliciting);
+        let packet = self.record(now, p, w.len(), contents, Kind::Eliciting);
         Some(packet)
     }
 
@@ -180,10 +167,11 @@ impl Srp {
     fn poll_copy(
         &mut self,
         now: Time,
+        p: usize,
         repeated: SmallVec<[Content; 4]>,
         out: &mut [u8],
     ) -> Option<Packet> {
-        let room = self.mtu.current().min(out.len());
+        let room = self.paths[p].mtu.current().min(out.len());
         let mut w = Writer::new(&mut out[..room]);
         let mut contents = Contents::new();
         for content in repeated {
@@ -192,35 +180,35 @@ impl Srp {
         if contents.is_empty() {
             return None;
         }
-        let packet = self.record(now, w.len(), contents, Kind::Copy);
-        self.copies.spend(packet.len);
+        let packet = self.record(now, p, w.len(), contents, Kind::Copy);
+        self.paths[p].copies.spend(packet.len);
         Some(packet)
     }
 
-    fn poll_data(&mut self, now: Time, data: bool, out: &mut [u8]) -> Option<Packet> {
-        let room = self.mtu.current().min(out.len());
+    fn poll_data(&mut self, now: Time, p: usize, data: bool, out: &mut [u8]) -> Option<Packet> {
+        let room = self.paths[p].mtu.current().min(out.len());
         let mut w = Writer::new(&mut out[..room]);
-        if self.received.is_pending() {
-            self.received.write_ack(now, &mut w);
+        if self.paths[p].received.is_pending() {
+            self.paths[p].received.write_ack(now, &mut w);
         }
-        if self.recovery.log().next_number().is_multiple_of(FLOOR_EVERY) {
-            w.put(&Frame::Floor(self.recovery.log().floor()));
+        if self.paths[p].recovery.log().next_number().is_multiple_of(FLOOR_EVERY) {
+            w.put(&Frame::Floor(self.paths[p].recovery.log().floor()));
         }
         let mut contents = Contents::new();
         self.streams.write_controls(&mut w, &mut contents);
         if data {
-            self.mtu.on_data_sent();
-            self.write_data(now, true, &mut w, &mut contents);
+            self.paths[p].mtu.on_data_sent();
+            self.write_data(now, p, true, &mut w, &mut contents);
         }
         if contents.is_empty() {
             // Nothing elicits an acknowledgement; what was written is still worth sending.
             return (!w.is_empty())
-                .then(|| self.record(now, w.len(), contents, Kind::NotEliciting));
+                .then(|| self.record(now, p, w.len(), contents, Kind::NotEliciting));
         }
-        if data && !self.has_data(now) && self.window().is_none() {
+        if data && !self.has_data(now) && self.paths[p].window.is_none() {
             w.put(&Frame::Urge);
         }
-        Some(self.record(now, w.len(), contents, Kind::Eliciting))
+        Some(self.record(now, p, w.len(), contents, Kind::Eliciting))
     }
 
     /// Writes once more what was sent before.
@@ -243,7 +231,7 @@ impl Srp {
     }
 
     /// Writes what is to be sent once more, as far as there is room.
-    fn write_doubles(&mut self, now: Time, w: &mut Writer<'_>, contents: &mut Contents) {
+    fn write_doubles(&mut self, now: Time, p: usize, w: &mut Writer<'_>, contents: &mut Contents) {
         while let Some(double) = self.doubles.due(now) {
             let worth = match (double.content, &self.packets) {
                 (Content::Packet(part), Some(lane)) => lane.is_worth(now, part),
@@ -264,7 +252,7 @@ impl Srp {
                 (content, _) => self.streams.repeat(content, true, w, contents),
             }
             if contents.len() > before {
-                self.doubles.on_sent(now, self.srtt());
+                self.doubles.on_sent(now, self.paths[p].srtt());
             } else if contents.is_empty() {
                 // Not even a datagram of its own holds it.
                 self.doubles.pop();
@@ -279,17 +267,19 @@ impl Srp {
     fn write_data(
         &mut self,
         now: Time,
+        p: usize,
         with_packets: bool,
         w: &mut Writer<'_>,
         contents: &mut Contents,
     ) {
         if with_packets {
-            self.write_doubles(now, w, contents);
+            self.write_doubles(now, p, w, contents);
         }
         let lane = if with_packets { self.packets.take() } else { None };
-        let mut lane = lane.map(|lane| (lane, self.hop_view()));
-        let (rate, full) = (self.pacing_rate(), self.mtu.current());
-        let (streams, clients, copies) = (&mut self.streams, &mut self.clients, &mut self.copies);
+        let mut lane = lane.map(|lane| (lane, self.hop_view(&self.paths[p])));
+        let (rate, full) = (self.pacing_rate(), self.paths[p].mtu.current());
+        let (streams, clients, copies) =
+            (&mut self.streams, &mut self.clients, &mut self.paths[p].copies);
         let mut sparse: SmallVec<[Content; 4]> = SmallVec::new();
         if let Some((lane, hop)) = &mut lane {
             lane.write_first(now, hop, clients, w, contents);
@@ -333,13 +323,13 @@ impl Srp {
         if let Some((lane, _)) = lane {
             self.packets = Some(lane);
         }
-        self.double(now, &sparse);
+        self.double(now, p, &sparse);
     }
 
     /// Notes what is to be sent once more of what was written: of packets, and of sparse streams where something else is
     /// to be sent. Where there is nothing else [`copies`](super::copies) do it.
-    fn double(&mut self, now: Time, sparse: &[Content]) {
-        let (srtt, loss) = (self.srtt(), self.loss());
+    fn double(&mut self, now: Time, p: usize, sparse: &[Content]) {
+        let (srtt, loss) = (self.paths[p].srtt(), self.paths[p].loss());
         let busy = !sparse.is_empty() && self.has_new();
         for content in sparse.iter().filter(|_| busy) {
             if let Content::Data { piece, .. } = content {
@@ -358,19 +348,27 @@ impl Srp {
     }
 
     /// Enters a datagram into the log and charges the pacer.
-    fn record(&mut self, now: Time, len: usize, contents: Contents, kind: Kind) -> Packet {
-        let number = self.recovery.log().next_number();
-        let size = len + self.overhead;
+    fn record(
+        &mut self,
+        now: Time,
+        p: usize,
+        len: usize,
+        contents: Contents,
+        kind: Kind,
+    ) -> Packet {
+        let path = &mut self.paths[p];
+        let number = path.recovery.log().next_number();
+        let size = len + path.overhead;
         self.stats.datagrams_sent += 1;
         self.doubles.earn(size);
         let mut departure = Departure::default();
         if kind != Kind::NotEliciting {
-            self.probes.on_eliciting(now);
-            let (rate, bytes) = (self.pacing_rate(), Bytes::from(size));
-            let service = rate.max(self.rate.service_rate()).time_for(bytes);
-            departure = self.pacer.on_sent(now, rate.time_for(bytes), service);
+            path.probes.on_eliciting(now);
+            let (rate, bytes) = (path.pacing_rate(), Bytes::from(size));
+            let service = rate.max(path.rate.service_rate()).time_for(bytes);
+            departure = path.pacer.on_sent(now, rate.time_for(bytes), service);
         }
-        self.recovery.on_sent(Sent {
+        path.recovery.on_sent(Sent {
             at: now,
             size: size as u32,
             fate: if kind == Kind::NotEliciting { Fate::Ignored } else { Fate::Unknown },
@@ -383,7 +381,7 @@ impl Srp {
             },
             contents,
         });
-        Packet { number, len }
+        Packet { path: path.id, number, len }
     }
 }
 

@@ -1,9 +1,10 @@
 //! SRP's timers: what each waits for, and when it expires.
 
-use lasthop_units::{Rate, Time};
+use lasthop_units::Time;
 
 use super::Srp;
 use super::close_state::CloseState;
+use super::path::Path;
 use crate::transport::CloseReason;
 
 /// What a timer is for.
@@ -19,46 +20,35 @@ pub(super) enum Timer {
     /// Nothing was acknowledged: a probe is due ("probe timeout", RFC 9002 section 6.2), and more while
     /// the silence lasts (SRP-9). With a fixed window, the paper's retransmission timer.
     Probe,
-    /// A packet has waited long enough for those before it in its flow.
-    Packets,
     /// Nothing was sent for long that is to be acknowledged, nor at a base received: a ping is due.
     KeepAlive,
 }
 
 impl Timer {
-    const ALL: [Self; 6] = [
-        Self::Pacing,
-        Self::AckDelay,
-        Self::LossDetection,
-        Self::Probe,
-        Self::Packets,
-        Self::KeepAlive,
-    ];
+    const ALL: [Self; 5] =
+        [Self::Pacing, Self::AckDelay, Self::LossDetection, Self::Probe, Self::KeepAlive];
 }
 
 impl Srp {
-    /// When a timer expires, if what it waits for is there.
-    fn expires(&self, timer: Timer) -> Option<Time> {
+    /// When a path's timer expires, if what it waits for is there.
+    fn expires(&self, timer: Timer, p: usize) -> Option<Time> {
+        let path = &self.paths[p];
         match timer {
-            Timer::Pacing
-                if self.sends_only_probes()
-                    || self.recovery.log().inflight() >= self.inflight_limit() =>
-            {
-                None
+            Timer::Pacing if path.sends_only_probes() || path.is_full() => None,
+            Timer::Pacing if self.has_new() && self.is_to_carry(p) => {
+                Some(path.pacer.wake(path.air_time()))
             }
-            Timer::Pacing if self.has_new() => Some(self.pacer.wake(self.air_time())),
             Timer::Pacing => {
-                let turn = self.pacer.wake(self.air_time());
-                let copy = self.has_copies().then_some(turn);
-                let double = self.doubles.next();
+                let turn = path.pacer.wake(path.air_time());
+                let copy = path.has_copies().then_some(turn);
+                let double = self.doubles.next().filter(|_| self.is_to_carry(p));
                 copy.into_iter().chain(double.map(|at| at.max(turn))).min()
             }
-            Timer::Packets => self.packets.as_ref().and_then(|lane| lane.next_timeout()),
-            Timer::AckDelay => self.received.due(),
-            Timer::LossDetection => self.recovery.loss_timer(),
-            Timer::Probe => self.probe_deadline(),
+            Timer::AckDelay => path.received.due(),
+            Timer::LossDetection => path.recovery.loss_timer(),
+            Timer::Probe => path.probe_deadline(),
             Timer::KeepAlive => {
-                Some(self.probes.keep_alive_at(self.streams.role(), self.config.keepalive))
+                Some(path.probes.keep_alive_at(self.streams.role(), self.config.keepalive))
             }
         }
     }
@@ -68,36 +58,40 @@ impl Srp {
         if self.close_state.closed().is_some() {
             return None;
         }
-        Timer::ALL.into_iter().filter_map(|timer| self.expires(timer)).min()
+        let of_path = |p| Timer::ALL.into_iter().filter_map(move |timer| self.expires(timer, p));
+        // A packet has waited long enough for those before it in its flow.
+        let packets = self.packets.as_ref().and_then(|lane| lane.next_timeout());
+        (0..self.paths.len()).flat_map(of_path).chain(packets).min()
     }
 
     /// Lets timers that are due act; follow with [`poll`](Self::poll), which sends what the others
     /// waited for.
     pub fn handle_timeout(&mut self, now: Time) {
-        if self.recovery.loss_timer().is_some_and(|t| t <= now) {
-            self.find_losses(now, None);
-        }
         if let Some(lane) = self.packets.as_mut().filter(|lane| lane.next_timeout() <= Some(now)) {
             lane.handle_timeout(now);
         }
-        if self.probe_deadline().is_some_and(|t| t <= now) {
-            let (falls_silent, age) = self.probes.on_deadline(now);
-            if falls_silent {
-                self.stats.silences += 1;
-                self.rate.on_interruption();
+        for p in 0..self.paths.len() {
+            if self.paths[p].recovery.loss_timer().is_some_and(|t| t <= now) {
+                self.find_losses(now, p, None);
             }
-            if age >= self.config.silence_limit {
-                self.close_state = CloseState::Closed(CloseReason::Silence);
+            if self.paths[p].probe_deadline().is_some_and(|t| t <= now) {
+                self.on_probe_deadline(now, p);
             }
         }
     }
 
-    /// When to probe next, if nothing comes back until then.
-    fn probe_deadline(&self) -> Option<Time> {
-        let oldest = self.recovery.log().oldest()?.at;
-        let known = self.rate.delivery_rate() != Rate::ZERO;
-        let air = || known.then(|| self.air_time());
-        let least = self.rate.rtt_min_measured();
-        Some(self.probes.deadline(oldest, self.recovery.round_trip(), least, air))
+    /// Nothing was acknowledged in time on a path.
+    fn on_probe_deadline(&mut self, now: Time, p: usize) {
+        let path = &mut self.paths[p];
+        let (falls_silent, age) = path.probes.on_deadline(now);
+        if falls_silent {
+            self.stats.silences += 1;
+            path.rate.on_interruption();
+            self.leave_silent(now, p);
+        }
+        let answers = self.paths.iter().any(Path::carries);
+        if age >= self.config.silence_limit && !answers {
+            self.close_state = CloseState::Closed(CloseReason::Silence);
+        }
     }
 }

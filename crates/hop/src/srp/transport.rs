@@ -5,14 +5,14 @@ use core::time::Duration;
 use lasthop_units::{Bytes, LinkEvent, Rate, Time};
 
 use super::Srp;
-use super::arrivals::Arrivals;
+use super::rate::RateControl;
 use crate::config::{HopConfig, Limits};
 use crate::lane::PacketLane;
 use crate::packets::PacketStats;
 use crate::saved_path::SavedPath;
 use crate::stats::HopStats;
 use crate::streams::{RecvState, StreamError, StreamEvent, StreamId, StreamState, Streams};
-use crate::transport::{CloseReason, Packet, Role, Transport};
+use crate::transport::{CloseReason, Packet, PathId, Role, Transport};
 
 impl Transport for Srp {
     type Config = HopConfig;
@@ -38,14 +38,14 @@ impl Transport for Srp {
             lane.set_longest(peer.packet_max);
         }
         if let Some((rate, rtt)) = peer.resume {
-            self.rate.resume(rate, rtt);
+            self.paths[0].rate.resume(rate, rtt);
         }
-        self.pacer.start(now);
+        self.paths[0].pacer.start(now);
     }
 
     fn restart(&mut self, now: Time) {
         let (config, role) = (self.config.clone(), self.streams.role());
-        let mut new = Self::new(config, role, Limits::UNKNOWN, self.overhead, now);
+        let mut new = Self::new(config, role, Limits::UNKNOWN, self.paths[0].overhead, now);
         self.streams.restart();
         core::mem::swap(&mut new.streams, &mut self.streams);
         new.packets = self.packets.take().map(|lane| lane.restarted(&new.config.memory));
@@ -66,63 +66,41 @@ impl Transport for Srp {
     }
 
     fn ping(&mut self) {
-        self.probes.request_ping();
+        self.paths[0].probes.request_ping();
     }
 
     fn probe(&mut self, now: Time) {
-        if self.recovery.log().oldest().is_some() {
-            self.probes.probe_now(now);
-        } else {
-            self.probes.request_ping();
-        }
+        self.paths[0].probe(now);
     }
 
     fn silent_for(&self, now: Time) -> Option<Duration> {
-        self.probes.age(now)
+        self.paths[0].probes.age(now)
     }
 
     fn handle_moved(&mut self, now: Time) {
-        self.rate.on_new_path();
-        self.arrivals = Arrivals::new(now);
-        self.mtu.on_new_path();
-        if !self.rate.is_measured() {
-            self.probes.on_unmeasured_path(now);
-        }
-        if self.recovery.log().oldest().is_some() {
-            self.probes.probe_now(now);
-        }
+        self.paths[0].handle_moved(now);
     }
 
     fn handle_link_event(&mut self, now: Time, event: LinkEvent) {
-        match event {
-            LinkEvent::Up => self.probes.on_link_up(now, self.recovery.log().oldest().is_some()),
-            LinkEvent::Down => {
-                self.probes.on_link_down();
-                self.rate.on_interruption();
-            }
-            LinkEvent::Imminent { .. } | LinkEvent::Complete => {}
-        }
+        self.paths[0].handle_link_event(now, event);
     }
 
     fn seed_round_trip(&mut self, now: Time, rtt: Duration) {
-        self.recovery.on_round_trip(rtt);
-        let next = self.recovery.log().next_number();
-        self.rate.on_round_trip(now, rtt, self.full_datagram(), next);
+        self.paths[0].recovery.on_round_trip(rtt);
+        self.paths[0].on_round_trip(now, rtt);
     }
 
     fn saved_path(&self) -> Option<SavedPath> {
-        let (sending, receiving) = (self.rate.delivery_rate(), self.arrivals.most());
-        let rtt = self.rate.rtt_min_here()?;
-        (sending.max(receiving) > Rate::ZERO).then_some(SavedPath { sending, receiving, rtt })
+        self.paths[0].saved()
     }
 
     fn resume_path(&mut self, rate: Rate, rtt: Duration) {
-        self.rate.resume(rate, rtt);
+        self.paths[0].rate.resume(rate, rtt);
     }
 
     fn handle(&mut self, now: Time, number: u64, packet: &[u8]) {
         // Frames that cannot be read are counted inside.
-        let _ = self.handle(now, number, packet);
+        let _ = self.handle(now, PathId::FIRST, number, packet);
     }
 
     /// SRP acknowledges packets by number, so the numbers are its own: they grow for as long as it
@@ -133,7 +111,7 @@ impl Transport for Srp {
     }
 
     fn next_number(&self) -> u64 {
-        self.recovery.log().next_number()
+        self.paths[0].recovery.log().next_number()
     }
 
     fn next_timeout(&self) -> Option<Time> {
@@ -158,18 +136,20 @@ impl Transport for Srp {
             bytes_sent: traffic.sent,
             bytes_retransmitted: traffic.repeated,
             bytes_received: traffic.received,
-            srtt: self.recovery.round_trip().srtt().unwrap_or_default(),
-            min_rtt: self.rate.rtt_min(),
-            queue: self.rate.queue(),
-            pacing_rate: self.rate.pacing_rate(),
-            delivery_rate: self.rate.delivery_rate(),
-            loss: self.rate.loss(),
-            inflight: Bytes::new(self.recovery.log().inflight()),
-            mtu: Bytes::from(self.mtu.current() + self.overhead) - self.config.carrier_overhead,
+            srtt: self.paths[0].srtt(),
+            min_rtt: self.paths[0].rate.rtt_min(),
+            queue: self.paths[0].rate.queue(),
+            pacing_rate: self.sum_of(RateControl::pacing_rate),
+            delivery_rate: self.sum_of(RateControl::delivery_rate),
+            loss: self.paths[0].rate.loss(),
+            inflight: Bytes::new(
+                self.paths.iter().map(|path| path.recovery.log().inflight()).sum(),
+            ),
+            mtu: Bytes::from(self.paths[0].full_datagram()) - self.config.carrier_overhead,
             streams: self.streams.len(),
             memory: self.streams.memory(),
-            silent: self.probes.is_silent(),
-            reordering: self.recovery.reordering(),
+            silent: self.paths.iter().all(|path| path.probes.is_silent()),
+            reordering: self.paths[0].recovery.reordering(),
             packets: self.packets.as_ref().map_or_else(PacketStats::default, |lane| lane.stats()),
             ..self.stats
         }
@@ -225,7 +205,7 @@ impl Streams for Srp {
     }
 
     fn detach(&mut self, id: StreamId) -> Option<StreamState> {
-        self.streams.detach(id.0, self.recovery.log().next_number())
+        self.streams.detach(id.0, self.paths[0].recovery.log().next_number())
     }
 
     fn snapshot(&self, id: StreamId) -> Option<StreamState> {
@@ -233,13 +213,14 @@ impl Streams for Srp {
     }
 
     fn arrived(&self, id: StreamId) -> Option<u64> {
-        self.streams.arrived(id.0, self.recovery.largest_acked())
+        self.streams.arrived(id.0, self.paths[0].recovery.largest_acked())
     }
 
     /// By the time at which the last acknowledgement came, all that was sent half a round trip earlier had
     /// arrived. A little less, since delays vary and a presumption that goes too far is of no use.
     fn presumed(&self, id: StreamId) -> Option<u64> {
-        let before = self.recovery.largest_acked_sent()? + self.rate.rtt_min_measured()? * 7 / 16;
-        self.streams.presumed(id.0, self.recovery.log().unknown_before(before))
+        let before = self.paths[0].recovery.largest_acked_sent()?
+            + self.paths[0].rate.rtt_min_measured()? * 7 / 16;
+        self.streams.presumed(id.0, self.paths[0].recovery.log().unknown_before(before))
     }
 }

@@ -83,7 +83,7 @@ impl Keyset {
         let tag_len = self.keys.send.tag_len();
         let room = out.len().checked_sub(DATA_HEADER_LEN + tag_len)?;
         let (head, rest) = out.split_at_mut_checked(DATA_HEADER_LEN)?;
-        let Packet { number, len } = of.poll(now, self.fresh, rest.get_mut(..room)?)?;
+        let Packet { number, len, .. } = of.poll(now, self.fresh, rest.get_mut(..room)?)?;
         let header = DataHeader::new(0, self.remote, number).to_bytes();
         head.copy_from_slice(&header);
         let (frames, tag) = rest.split_at_mut_checked(len)?;

@@ -12,6 +12,7 @@ use lasthop_units::Time;
 use lasthop_wire::frame::Ack;
 
 use super::Violation;
+use super::content::Content;
 use super::sample::Sample;
 pub(super) use round_trip::RoundTrip;
 pub(super) use sent::{Fate, Purpose, Sent, SentLog};
@@ -201,6 +202,11 @@ impl Recovery {
             }
         }
         spurious
+    }
+
+    /// Takes what all datagrams of unknown fate carry: it goes another way. They may still be acknowledged.
+    pub(super) fn take_contents(&mut self) -> impl Iterator<Item = Content> {
+        self.log.unknown_mut().flat_map(|sent| core::mem::take(&mut sent.contents))
     }
 
     /// Gaps are losses: every datagram that a later one has overtaken by more than this hop is known

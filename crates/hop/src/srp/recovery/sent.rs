@@ -131,6 +131,12 @@ impl SentLog {
         self.log.range(from.min(self.log.len())..).find(|s| s.fate == Fate::Unknown)
     }
 
+    /// All datagrams of unknown fate.
+    pub(super) fn unknown_mut(&mut self) -> impl Iterator<Item = &mut Sent> {
+        let first = (self.floor - self.base) as usize;
+        self.log.iter_mut().skip(first).filter(|sent| sent.fate == Fate::Unknown)
+    }
+
     /// What datagrams of unknown fate carry that left before `time`.
     pub(in crate::srp) fn unknown_before(&self, time: Time) -> impl Iterator<Item = &Content> {
         let first = (self.floor - self.base) as usize;

@@ -7,6 +7,7 @@ use lasthop_wire::frame::{Frame, Writer};
 
 use super::StreamSet;
 use super::send::ResetState;
+use super::stream::Stream;
 use crate::clients::Clients;
 use crate::srp::content::{Content, Contents, Piece};
 
@@ -35,6 +36,23 @@ impl StreamSet {
                 0 => self.turns.bare().is_some_and(|id| wants(&id)),
                 _ => self.turns.active().any(wants),
             }
+    }
+
+    /// Bytes that are to be sent again.
+    pub(in crate::srp) fn lost(&self) -> u64 {
+        let streams = self.turns.all_urgent().filter_map(|id| self.streams.get(*id));
+        streams.map(|stream| stream.send.lost()).sum()
+    }
+
+    /// Bytes that wait to be sent, or are expected to: an application that has more than there is room for has as much
+    /// as it has sent without a pause.
+    pub(in crate::srp) fn backlog(&self) -> u64 {
+        let streams = self.turns.active().filter_map(|id| self.streams.get(*id));
+        let of = |Stream { send, turn_state, .. }: &Stream| match send.wants_room {
+            true => send.unsent() + send.sent() - turn_state.since(),
+            false => send.unsent(),
+        };
+        streams.map(of).sum()
     }
 
     /// Hosts of which some stream has something new to send, as far as that is known.

@@ -186,6 +186,11 @@ impl SendHalf {
         more && self.blocked.take(self.sent, self.limit, ahead)
     }
 
+    /// Bytes that are to be sent again.
+    pub(super) fn lost(&self) -> u64 {
+        self.lost.iter().map(|range| range.end - range.start).sum()
+    }
+
     pub(super) fn has_lost(&self) -> bool {
         self.reset.is_none() && !self.lost.is_empty()
     }

@@ -18,6 +18,8 @@ pub(super) struct TurnState {
     in_bare: bool,
     /// It has not sent yet since it had nothing to send.
     is_new: bool,
+    /// How much it had sent when last all of that had arrived.
+    since: u64,
     /// The bucket of the host that it is of.
     client: u16,
     priority: u32,
@@ -34,6 +36,7 @@ impl TurnState {
             in_active: false,
             in_bare: false,
             is_new: false,
+            since: 0,
             client: 0,
             priority: USUAL,
             turn: TURN,
@@ -44,6 +47,11 @@ impl TurnState {
     /// It has not sent yet since it had nothing to send.
     pub(super) fn is_new(&self) -> bool {
         self.is_new
+    }
+
+    /// How much it had sent when it began to send without a pause.
+    pub(super) fn since(&self) -> u64 {
+        self.since
     }
 
     /// The bucket of the host that the stream is of.
@@ -111,6 +119,9 @@ impl Turns {
         }
         if !state.in_active && send.wants_to_send(u64::MAX) {
             (state.in_active, state.is_new) = (true, true);
+            if send.unsent() == send.buffered() {
+                state.since = send.sent();
+            }
             self.of(state.client).push(id, state.priority);
         }
         if !state.in_bare && !send.has_lost() && send.wants_to_send(0) {
@@ -168,6 +179,11 @@ impl Turns {
     /// The stream that is to repeat something.
     pub(super) fn urgent(&self) -> Option<u64> {
         self.urgent.front().copied()
+    }
+
+    /// All streams that are to repeat something.
+    pub(super) fn all_urgent(&self) -> impl Iterator<Item = &u64> {
+        self.urgent.iter()
     }
 
     /// That stream has nothing left to repeat, or is gone.

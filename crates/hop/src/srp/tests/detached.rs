@@ -26,7 +26,7 @@ fn a_detached_stream_has_its_unacknowledged_and_unread_bytes() {
         while let Some(packet) = mobile.poll(now, &mut out) {
             // One datagram is lost, and nothing is ever acknowledged.
             if packet.number != 2 {
-                base.handle(now, packet.number, &out[..packet.len]).unwrap();
+                base.handle(now, PathId::FIRST, packet.number, &out[..packet.len]).unwrap();
                 arrived += 1;
             }
         }
@@ -64,7 +64,7 @@ fn bytes_for_a_detached_stream_are_not_acknowledged() {
                     if turn { (&mut *mobile, &mut *base) } else { (&mut *base, &mut *mobile) };
                 a.handle_timeout(now);
                 while let Some(packet) = a.poll(now, &mut out) {
-                    b.handle(now, packet.number, &out[..packet.len]).unwrap();
+                    b.handle(now, PathId::FIRST, packet.number, &out[..packet.len]).unwrap();
                 }
             }
         }

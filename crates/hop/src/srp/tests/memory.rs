@@ -156,7 +156,7 @@ fn hollow_buffers_and_shreds_are_counted() {
         }
         let len = writer.len();
         number += 1;
-        base.handle(w.now, number, &out[..len]).unwrap();
+        base.handle(w.now, PathId::FIRST, number, &out[..len]).unwrap();
         base.poll(w.now, &mut [0; 2000]);
     }
     assert_eq!(base.closed(), Some(CloseReason::Protocol), "{offset}");

@@ -3,6 +3,7 @@
 mod detached;
 mod memory;
 mod packets;
+mod paths;
 mod priority;
 mod rate;
 mod repair;
@@ -236,7 +237,7 @@ impl Pairs {
                         cubic.acks.push_back((self.now + cubic.extra, f.2));
                     }
                 } else if !self.is_silent(self.now) {
-                    self.ends[f.1][1 - side].handle(self.now, f.2, &f.3).unwrap();
+                    self.ends[f.1][1 - side].handle(self.now, PathId::FIRST, f.2, &f.3).unwrap();
                 }
             }
         }

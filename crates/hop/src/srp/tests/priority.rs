@@ -145,7 +145,7 @@ fn frames_cost_the_same_however_many_streams_there_are() {
         ];
         for (number, (datagram, frames)) in (1 << 20..).zip(&datagrams) {
             let before = base.streams.visits();
-            base.handle(w.now, number, datagram).unwrap();
+            base.handle(w.now, PathId::FIRST, number, datagram).unwrap();
             while base.poll(w.now, &mut [0; 2000]).is_some() {}
             let _ = base.next_timeout();
             let visits = base.streams.visits() - before;
@@ -175,7 +175,7 @@ fn streams_without_credit_cost_nothing() {
     let (ping, _) = full_of(core::iter::repeat(Frame::Ping));
     let before = base.streams.visits();
     for number in 1 << 20..(1 << 20) + 10 {
-        base.handle(w.now, number, &ping).unwrap();
+        base.handle(w.now, PathId::FIRST, number, &ping).unwrap();
         while base.poll(w.now, &mut [0; 2000]).is_some() {}
         let _ = base.next_timeout();
     }
@@ -194,6 +194,6 @@ fn many_priorities_in_a_datagram_divide_as_the_last_of_each() {
     let priorities = (0..300).map(|n| Frame::Priority { id: ids[1].0, priority: 6 + n % 2 });
     let (datagram, frames) = full_of(priorities);
     assert_eq!(frames, 300);
-    end.handle(w.now, 1, &datagram).unwrap();
+    end.handle(w.now, PathId::FIRST, 1, &datagram).unwrap();
     assert_eq!(windows(end), [205, 717, 102].map(|units| units * (WINDOW / 1024)));
 }

@@ -154,7 +154,7 @@ fn a_peer_that_breaks_the_protocol_ends_the_association() {
         assert!(writer.put(&frame));
         let len = writer.len();
         let base = &mut w.ends[0][1];
-        base.handle(Time::ZERO, 1, &buf[..len]).unwrap();
+        base.handle(Time::ZERO, PathId::FIRST, 1, &buf[..len]).unwrap();
         let mut out = [0; 2000];
         while base.poll(Time::ZERO, &mut out).is_some() {}
         assert_eq!(base.closed(), Some(CloseReason::Protocol), "{frame:?}");
@@ -172,7 +172,7 @@ fn frames_of_garbage_never_panic_and_never_hold_memory() {
             *first %= 0x14;
         }
         let base = &mut w.ends[0][1];
-        let _ = base.handle(Time::from_micros(n), n, &frames);
+        let _ = base.handle(Time::from_micros(n), PathId::FIRST, n, &frames);
         let mut out = [0; 2000];
         while base.poll(Time::from_micros(n), &mut out).is_some() {}
         assert!(base.stats().memory.get() < 1 << 22);

@@ -127,7 +127,7 @@ fn deliver(end: &mut Srp, n: u64, frame: PacketFrame<'_>) {
     assert!(w.put(&Frame::Packet(frame)));
     let len = w.len();
     let now = Time::from_millis(n);
-    let _ = end.handle(now, n, &buf[..len]);
+    let _ = end.handle(now, PathId::FIRST, n, &buf[..len]);
     while end.poll(now, &mut [0; 1500]).is_some() {}
 }
 
@@ -300,7 +300,7 @@ fn a_call_alone_loses_next_to_nothing() {
         let sink = run(&mut w, &mut flows, |_| 160, None, Time::from_secs(41));
         let late = sink.numbers(0).iter().filter(|n| **n > 100).count() as u64;
         let residual = (flows[0].sent - 101 - late) as f64 / (flows[0].sent - 101) as f64;
-        let (loss_seen, stats) = (w.ends[0][0].rate.loss(), stats(&w, 0));
+        let (loss_seen, stats) = (w.ends[0][0].paths[0].rate.loss(), stats(&w, 0));
         assert!(residual <= 0.002, "loss {loss}: residual {residual}, {loss_seen} {stats:?}");
     }
 }

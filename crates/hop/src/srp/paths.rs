@@ -1,0 +1,113 @@
+//! Several paths under one association: which there are, and which is to carry what comes next.
+
+use lasthop_units::{Bytes, Rate, Time};
+use smallvec::SmallVec;
+
+use super::Srp;
+use super::path::Path;
+use super::rate::RateControl;
+use crate::transport::PathId;
+
+/// What is lost goes by a path that is slower than the fastest by such a part of its time, too.
+const LITTLE_LATER: u32 = 2;
+
+impl Srp {
+    /// There is another path to the peer, of which nothing is known. A ping measures it before it carries anything.
+    ///
+    /// A path's name is not used again for another one: datagrams of either may still come.
+    pub fn add_path(&mut self, now: Time, id: PathId) {
+        if self.position(id).is_none() {
+            let overhead = self.paths[0].overhead;
+            let mut path = Path::new(&self.config, id, overhead, now);
+            path.pacer.start(now);
+            path.probes.request_ping();
+            self.paths.push(path);
+        }
+    }
+
+    /// A path is gone: what was on its way there is sent by the others. The last one stays.
+    pub fn remove_path(&mut self, now: Time, id: PathId) {
+        let Some(p) = self.position(id).filter(|_| self.paths.len() > 1) else { return };
+        self.take_back(now, p);
+        self.paths.remove(p);
+    }
+
+    /// The paths there are.
+    pub fn paths(&self) -> impl Iterator<Item = PathId> {
+        self.paths.iter().map(|path| path.id)
+    }
+
+    pub(super) fn position(&self, id: PathId) -> Option<usize> {
+        self.paths.iter().position(|path| path.id == id)
+    }
+
+    /// What is sent on all paths together that answer.
+    pub(super) fn pacing_rate(&self) -> Rate {
+        match &self.paths[..] {
+            [path] => path.pacing_rate(),
+            paths => sum(paths.iter().filter(|path| path.carries()).map(Path::pacing_rate)),
+        }
+    }
+
+    /// A rate of all paths together.
+    pub(super) fn sum_of(&self, rate: impl Fn(&RateControl) -> Rate) -> Rate {
+        sum(self.paths.iter().map(|path| rate(&path.rate)))
+    }
+
+    /// The paths' places, those first by which something that is sent now arrives first.
+    pub(super) fn by_arrival(&self) -> SmallVec<[usize; 4]> {
+        let mut places: SmallVec<[usize; 4]> = (0..self.paths.len()).collect();
+        if places.len() > 1 {
+            places.sort_by_key(|p| {
+                let path = &self.paths[*p];
+                // Of those whose rate is not known the first.
+                let arrival = path.is_measured().then(|| path.arrival());
+                (!path.carries(), arrival.is_none(), arrival)
+            });
+        }
+        places
+    }
+
+    /// Whether this path is to carry what is to be sent next: unless faster ones have delivered all of that before it
+    /// would arrive here (earliest completion first: Lim et al., CoNEXT 2017).
+    pub(super) fn is_to_carry(&self, p: usize) -> bool {
+        let order = self.by_arrival();
+        let (Some(at), Some(first)) = (order.iter().position(|other| *other == p), order.first())
+        else {
+            return false;
+        };
+        if at == 0 || !self.paths[p].carries() {
+            return at == 0;
+        }
+        let rate = sum(order[..at].iter().map(|faster| self.paths[*faster].pacing_rate()));
+        let first = self.paths[*first].arrival();
+        let until = |bytes| first + rate.time_for(Bytes::new(bytes));
+        match self.streams.lost() {
+            0 => until(self.streams.backlog()) > self.paths[p].latest_arrival(),
+            // What holds up others goes the fastest way, if that has soon sent it, or one that is hardly slower.
+            lost => {
+                let soon = first + first / LITTLE_LATER;
+                self.paths[p].arrival() <= soon || until(lost) > soon
+            }
+        }
+    }
+
+    /// A path does not answer, and others do: what was on its way there is sent by them.
+    pub(super) fn leave_silent(&mut self, now: Time, p: usize) {
+        if self.paths.iter().enumerate().any(|(other, path)| other != p && path.carries()) {
+            self.take_back(now, p);
+        }
+    }
+
+    /// What is on its way on a path is due again.
+    fn take_back(&mut self, now: Time, p: usize) {
+        let Self { paths, streams, packets, .. } = self;
+        for content in paths[p].recovery.take_contents() {
+            super::input::lose(now, content, streams, packets.as_deref_mut());
+        }
+    }
+}
+
+fn sum(rates: impl Iterator<Item = Rate>) -> Rate {
+    Rate::from_bps(rates.fold(0, |sum, rate| sum.saturating_add(rate.as_bps())))
+}

@@ -1,0 +1,253 @@
+//! Several paths under one association.
+
+use super::*;
+use crate::streams::StreamEvent;
+
+/// Two ends with a pipe each way for each path.
+struct Bond {
+    now: Time,
+    ends: [Srp; 2],
+    pipes: Vec<[Pipe; 2]>,
+    /// When each path lets nothing pass.
+    dark: Vec<(usize, Time, Time)>,
+}
+
+/// A path's rate in Mbit/s, delay in ms and loss.
+type Way = (u64, u64, f64);
+
+impl Bond {
+    fn new(seed: u64, ways: &[Way]) -> Self {
+        let config = HopConfig::default();
+        let mut ends = pair(&config, &config, Time::ZERO);
+        let pipes = ways.iter().enumerate().map(|(n, (mbps, ms, loss))| {
+            if n > 0 {
+                ends.iter_mut().for_each(|end| end.add_path(Time::ZERO, PathId(n as u8)));
+            }
+            ["up", "down"].map(|way| Pipe {
+                rate: Rate::from_mbps(*mbps),
+                delay: Duration::from_millis(*ms),
+                loss: *loss,
+                ..Pipe::new(seed, &std::format!("{way} {n}"))
+            })
+        });
+        let pipes = pipes.collect();
+        Self { now: Time::ZERO, ends, pipes, dark: Vec::new() }
+    }
+
+    fn is_dark(&self, path: usize) -> bool {
+        self.dark.iter().any(|(p, from, to)| *p == path && (*from..*to).contains(&self.now))
+    }
+
+    /// Runs to the next event, at most to `until`; false once there.
+    fn step(&mut self, until: Time) -> bool {
+        let mut buf = [0; 2000];
+        for side in 0..2 {
+            while let Some(p) = self.ends[side].poll(self.now, &mut buf) {
+                let path = usize::from(p.path.0);
+                let silent = self.is_dark(path);
+                self.pipes[path][side].send(self.now, silent, 0, p.number, &buf[..p.len]);
+            }
+        }
+        let arrivals = self.pipes.iter().flatten().filter_map(|p| p.flying.front().map(|f| f.0));
+        let timers = self.ends.iter().filter_map(Srp::next_timeout);
+        let next = arrivals.chain(timers).min().unwrap_or(Time::NEVER);
+        if next >= until {
+            self.now = until;
+            return false;
+        }
+        self.now = self.now.max(next);
+        for path in 0..self.pipes.len() {
+            for side in 0..2 {
+                while self.pipes[path][side].flying.front().is_some_and(|f| f.0 <= self.now)
+                    && let Some(f) = self.pipes[path][side].flying.pop_front()
+                {
+                    if !self.is_dark(path) {
+                        let id = PathId(path as u8);
+                        self.ends[1 - side].handle(self.now, id, f.2, &f.3).unwrap();
+                    }
+                }
+            }
+        }
+        for end in &mut self.ends {
+            if end.next_timeout().is_some_and(|t| t <= self.now) {
+                end.handle_timeout(self.now);
+            }
+        }
+        true
+    }
+}
+
+/// What came of a download, and when.
+struct Download {
+    came: Vec<(Time, u64)>,
+}
+
+impl Download {
+    /// Of so many bytes at most, until then; every byte is looked at.
+    fn run(w: &mut Bond, size: u64, until: Time) -> Self {
+        let id = w.ends[1].open().unwrap();
+        let (mut written, mut read, mut came) = (0, 0, vec![(w.now, 0)]);
+        while read < size {
+            while written < size
+                && let Ok(room) = w.ends[1].send_space(id)
+                && !room.is_empty()
+            {
+                let n = room.len().min((size - written) as usize);
+                room[..n].iter_mut().zip(written..).for_each(|(b, o)| *b = byte(o));
+                w.ends[1].commit(id, n);
+                written += n as u64;
+            }
+            for end in &mut w.ends {
+                while let Some(event) = end.poll_event() {
+                    assert!(!matches!(event, StreamEvent::Closed(_)));
+                }
+            }
+            loop {
+                let data = w.ends[0].received(id);
+                let n = data.len();
+                data.iter().zip(read..).for_each(|(b, o)| assert_eq!(*b, byte(o), "offset {o}"));
+                if n == 0 {
+                    break;
+                }
+                w.ends[0].consume(id, n);
+                read += n as u64;
+                came.push((w.now, read));
+            }
+            if !w.step(until) {
+                break;
+            }
+        }
+        Self { came }
+    }
+
+    fn goodput(&self, from: Time, to: Time) -> f64 {
+        let at = |t| self.came.iter().take_while(|p| p.0 <= t).last().map_or(0, |p| p.1);
+        (at(to) - at(from)) as f64 * 8.0 / (to - from).as_secs_f64()
+    }
+
+    /// The longest time without a byte.
+    fn gap(&self, from: Time, to: Time) -> Duration {
+        let within = self.came.windows(2).filter(|w| w[0].0 >= from && w[1].0 <= to);
+        within.map(|w| w[1].0.since(w[0].0)).max().unwrap_or_default()
+    }
+}
+
+/// What TCP's or anyone's bytes get at most of the rates' sum, with these losses.
+fn limit(ways: &[Way]) -> f64 {
+    ways.iter().map(|(mbps, _, loss)| *mbps as f64 * 1e6 * (1.0 - loss) * 0.955).sum()
+}
+
+/// The share of the limit that a download gets from the tenth second on, and its longest time without a byte.
+fn steady(ways: &[Way]) -> (f64, Duration) {
+    let (from, to) = (Time::from_secs(10), Time::from_secs(25));
+    let mut w = Bond::new(7, ways);
+    let got = Download::run(&mut w, FOREVER, to);
+    (got.goodput(from, to) / limit(ways), got.gap(from, to))
+}
+
+/// SRP-38, SRP-39: paths carry together what each of them could, whatever they lose and however their delays differ, and
+/// bytes keep coming.
+#[test]
+fn paths_add_up() {
+    for (ways, least) in [
+        (&[(20, 20, 0.0), (20, 20, 0.0)][..], 0.99),
+        (&[(20, 20, 0.05), (20, 20, 0.05)], 0.97),
+        (&[(20, 20, 0.2), (20, 20, 0.2)], 0.97),
+        (&[(20, 20, 0.0), (10, 150, 0.0)], 0.98),
+        (&[(20, 20, 0.05), (10, 150, 0.0)], 0.95),
+        (&[(20, 20, 0.0), (10, 150, 0.05)], 0.95),
+        (&[(20, 20, 0.0), (2, 20, 0.0)], 0.98),
+        (&[(20, 20, 0.05), (2, 20, 0.05)], 0.95),
+        (&[(5, 20, 0.0), (50, 200, 0.0)], 0.95),
+        (&[(20, 20, 0.0), (10, 60, 0.0), (5, 250, 0.0)], 0.95),
+    ] {
+        let (share, gap) = steady(ways);
+        assert!(share >= least && gap <= Duration::from_millis(250), "{ways:?}: {share} {gap:?}");
+    }
+}
+
+/// SRP-39: of pairs of paths that are drawn at random most carry together what each could, and hardly one carries less than
+/// its better path alone.
+#[test]
+fn pairs_drawn_at_random_add_up() {
+    let mut random = Seed::from_u64(5).stream("ways");
+    let mut spread = |a: f64, b: f64| (a * (b / a).powf(random.uniform())).round() as u64;
+    let ways: Vec<[(u64, u64); 2]> =
+        (0..16).map(|_| [(); 2].map(|()| (spread(1.0, 100.0), spread(5.0, 300.0)))).collect();
+    let mut shares = Vec::new();
+    for (n, pair) in ways.into_iter().enumerate() {
+        let loss = [0.0, 0.02, 0.1][n % 3];
+        let ways = [(pair[0].0, pair[0].1, 0.0), (pair[1].0, pair[1].1, loss)];
+        let (share, _) = steady(&ways);
+        let best = limit(&ways[..1]).max(limit(&ways[1..]));
+        assert!(share * limit(&ways) >= 0.9 * best, "{ways:?}: {share}");
+        shares.push(share);
+    }
+    shares.sort_by(f64::total_cmp);
+    assert!(shares[8] >= 0.95, "{shares:?}");
+}
+
+/// SRP-40: a path that goes dark without a word is left at once, and used again when it is back.
+#[test]
+fn a_dark_path_is_left_and_used_again() {
+    let at = Time::from_secs;
+    for (ways, dark, longest) in [
+        (&[(20, 20, 0.0), (20, 20, 0.0)][..], 0, 150),
+        (&[(20, 20, 0.0), (20, 20, 0.0)], 1, 150),
+        (&[(20, 20, 0.0), (10, 150, 0.0)], 0, 150),
+        (&[(20, 20, 0.0), (10, 150, 0.0)], 1, 900),
+    ] {
+        let mut w = Bond::new(7, ways);
+        w.dark.push((dark, at(10), at(15)));
+        let got = Download::run(&mut w, FOREVER, at(20));
+        let gap = got.gap(at(5), at(20));
+        assert!(gap <= Duration::from_millis(longest), "{ways:?}, {dark}: {gap:?}");
+        let alone = limit(&[ways[1 - dark]]);
+        let shares = [
+            got.goodput(at(11), at(15)) / alone,
+            got.goodput(at(15), at(16)) / alone,
+            got.goodput(at(16), at(20)) / limit(ways),
+        ];
+        assert!(shares[0] > 0.98 && shares[1] > 1.05 && shares[2] > 0.95, "{ways:?}: {shares:?}");
+    }
+}
+
+/// SRP-38: paths come and go, under the names of others never, and the bytes are the same.
+#[test]
+fn paths_come_and_go() {
+    let mut w = Bond::new(3, &[(20, 20, 0.02), (10, 40, 0.02), (5, 100, 0.02)]);
+    let mut random = Seed::from_u64(3).stream("paths");
+    for second in 1..20 {
+        Download::run(&mut w, 1_000_000, Time::from_secs(second));
+        let id = PathId(random.below(3) as u8);
+        let there = w.ends[0].paths().any(|path| path == id);
+        for end in &mut w.ends {
+            if there { end.remove_path(w.now, id) } else { end.add_path(w.now, id) }
+        }
+        assert!(w.ends[0].paths().count() > 0);
+    }
+    let done = Download::run(&mut w, 1_000_000, Time::from_secs(40));
+    assert_eq!(done.came.last().map(|(_, bytes)| *bytes), Some(1_000_000));
+}
+
+/// SRP-39: a short transfer takes no longer than by its better path alone, whatever the other one is.
+#[test]
+fn a_short_transfer_waits_for_no_slower_path() {
+    for ways in [
+        &[(20, 20, 0.0), (20, 20, 0.0)][..],
+        &[(20, 20, 0.0), (10, 150, 0.0)],
+        &[(20, 20, 0.0), (2, 20, 0.05)],
+    ] {
+        let took = |ways: &[Way], warm: u64| {
+            let mut w = Bond::new(7, ways);
+            Download::run(&mut w, warm, Time::from_secs(5));
+            let begun = w.now;
+            let got = Download::run(&mut w, 100_000, Time::from_secs(20));
+            got.came.last().unwrap().0.since(begun)
+        };
+        for warm in [0, 3_000_000] {
+            let (both, alone) = (took(ways, warm), took(&ways[..1], warm));
+            assert!(both <= alone * 21 / 20, "{ways:?} after {warm}: {both:?} and {alone:?}");
+        }
+    }
+}
