@@ -71,6 +71,9 @@ impl Srp {
     /// Whether this path is to carry what is to be sent next: unless faster ones have delivered all of that before it
     /// would arrive here (earliest completion first: Lim et al., CoNEXT 2017).
     pub(super) fn is_to_carry(&self, p: usize) -> bool {
+        if self.paths.len() == 1 {
+            return true;
+        }
         let order = self.by_arrival();
         let (Some(at), Some(first)) = (order.iter().position(|other| *other == p), order.first())
         else {

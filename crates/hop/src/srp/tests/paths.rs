@@ -3,7 +3,7 @@
 use super::*;
 use crate::streams::StreamEvent;
 
-/// Two ends with a pipe each way for each path.
+/// Two ends with a pipe each way for each path. A path's name leaves its pipe's place as remainder.
 struct Bond {
     now: Time,
     ends: [Srp; 2],
@@ -43,9 +43,10 @@ impl Bond {
         let mut buf = [0; 2000];
         for side in 0..2 {
             while let Some(p) = self.ends[side].poll(self.now, &mut buf) {
-                let path = usize::from(p.path.0);
+                let id = usize::from(p.path.0);
+                let path = id % self.pipes.len();
                 let silent = self.is_dark(path);
-                self.pipes[path][side].send(self.now, silent, 0, p.number, &buf[..p.len]);
+                self.pipes[path][side].send(self.now, silent, id, p.number, &buf[..p.len]);
             }
         }
         let arrivals = self.pipes.iter().flatten().filter_map(|p| p.flying.front().map(|f| f.0));
@@ -62,7 +63,7 @@ impl Bond {
                     && let Some(f) = self.pipes[path][side].flying.pop_front()
                 {
                     if !self.is_dark(path) {
-                        let id = PathId(path as u8);
+                        let id = PathId(f.1 as u8);
                         self.ends[1 - side].handle(self.now, id, f.2, &f.3).unwrap();
                     }
                 }
@@ -217,14 +218,19 @@ fn a_dark_path_is_left_and_used_again() {
 fn paths_come_and_go() {
     let mut w = Bond::new(3, &[(20, 20, 0.02), (10, 40, 0.02), (5, 100, 0.02)]);
     let mut random = Seed::from_u64(3).stream("paths");
+    let mut ids: [Option<u8>; 3] = [Some(0), Some(1), Some(2)];
     for second in 1..20 {
         Download::run(&mut w, 1_000_000, Time::from_secs(second));
-        let id = PathId(random.below(3) as u8);
-        let there = w.ends[0].paths().any(|path| path == id);
+        let path = random.below(3) as usize;
+        let gone = ids[path].filter(|_| ids.iter().flatten().count() > 1);
+        let new = ids[path].is_none().then_some(path as u8 + 3 * second as u8);
         for end in &mut w.ends {
-            if there { end.remove_path(w.now, id) } else { end.add_path(w.now, id) }
+            gone.into_iter().for_each(|id| end.remove_path(w.now, PathId(id)));
+            new.into_iter().for_each(|id| end.add_path(w.now, PathId(id)));
         }
-        assert!(w.ends[0].paths().count() > 0);
+        ids[path] = new.or(ids[path].filter(|_| gone.is_none()));
+        let there: Vec<u8> = w.ends[0].paths().map(|id| id.0).collect();
+        assert_eq!(there.len(), ids.iter().flatten().count(), "{there:?} {ids:?}");
     }
     let done = Download::run(&mut w, 1_000_000, Time::from_secs(40));
     assert_eq!(done.came.last().map(|(_, bytes)| *bytes), Some(1_000_000));
