@@ -167,6 +167,11 @@ pub trait Transport: Streams + Sized {
     /// When to call [`handle_timeout`](Self::handle_timeout), if nothing happens before.
     fn next_timeout(&self) -> Option<Time>;
 
+    /// The same as far as only what has come waits, whether or not anything may be sent.
+    fn next_delivery(&self) -> Option<Time> {
+        None
+    }
+
     /// Lets timers that are due act.
     fn handle_timeout(&mut self, now: Time);
 

@@ -439,8 +439,11 @@ impl<K: MobileLink> MobileEnd<K> {
     /// When to call [`handle_timeout`](Self::handle_timeout), if nothing happens before.
     pub fn next_timeout(&self) -> Option<Time> {
         let asking = self.pending.as_ref().map(|asking| asking.next_try);
-        // What is due of a transport that may not send waits for the answer.
-        let transport = if self.is_mute() { None } else { self.association.next_timeout() };
+        let transport = match self.is_mute() {
+            // What is due of a transport that may not send waits for the answer, but for what has come.
+            true => self.association.transport.next_delivery().filter(|_| self.is_up()),
+            false => self.association.next_timeout(),
+        };
         [transport, asking, K::next_timeout(self)].into_iter().flatten().min()
     }
 

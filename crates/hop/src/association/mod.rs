@@ -218,10 +218,12 @@ impl<A: Copy + Eq, T: Transport, L: Link> Association<A, T, L> {
 
     fn next_timeout(&self) -> Option<Time> {
         let link = self.link()?;
-        // What is due of a transport that may not send waits.
-        link.blocked_until().or_else(|| {
-            [self.transport.next_timeout(), link.check_at()].into_iter().flatten().min()
-        })
+        let timers = match link.blocked_until() {
+            // What is due of a transport that may not send waits, but for what has come.
+            Some(until) => [Some(until), self.transport.next_delivery()],
+            None => [self.transport.next_timeout(), link.check_at()],
+        };
+        timers.into_iter().flatten().min()
     }
 }
 

@@ -5,7 +5,7 @@ use lasthop_units::Time;
 use super::Srp;
 use super::close_state::CloseState;
 use super::path::Path;
-use crate::transport::CloseReason;
+use crate::transport::{CloseReason, Transport as _};
 
 /// What a timer is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -60,8 +60,7 @@ impl Srp {
         }
         let of_path = |p| Timer::ALL.into_iter().filter_map(move |timer| self.expires(timer, p));
         // A packet has waited long enough for those before it in its flow.
-        let packets = self.packets.as_ref().and_then(|lane| lane.next_timeout());
-        (0..self.paths.len()).flat_map(of_path).chain(packets).min()
+        (0..self.paths.len()).flat_map(of_path).chain(self.next_delivery()).min()
     }
 
     /// Lets timers that are due act; follow with [`poll`](Self::poll), which sends what the others

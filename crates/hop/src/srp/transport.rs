@@ -118,6 +118,10 @@ impl Transport for Srp {
         self.next_timeout()
     }
 
+    fn next_delivery(&self) -> Option<Time> {
+        self.packets.as_ref().and_then(|lane| lane.next_timeout())
+    }
+
     fn handle_timeout(&mut self, now: Time) {
         self.handle_timeout(now);
     }

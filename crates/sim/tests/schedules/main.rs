@@ -71,6 +71,13 @@ fn packets_keep_every_promise() {
     assert!(packets > count * 50 || count < 100, "hardly any packets arrive: {packets}");
 }
 
+/// SRP-31: packets that wait for their order are delivered in time by an end that may not send for the moment, since it is
+/// not known whether the peer is where its datagrams come from.
+#[test]
+fn packets_are_in_time_while_nothing_may_be_sent() {
+    run_with_packets(Flaw::None, 4055).unwrap_or_else(|failure| panic!("{}", explain(&failure)));
+}
+
 /// The checkers see each kind of bug: with it planted, some schedule soon fails as it should, and
 /// still does when all is left out that can be.
 #[test]
