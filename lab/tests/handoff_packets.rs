@@ -59,7 +59,8 @@ fn tunnel(socket: &UdpSocket, to: SocketAddr, stop: &Stop) -> (BTreeMap<u64, Ins
     (sent, back)
 }
 
-/// When the mobile left a base, and when it arrived at the next.
+/// When the mobile left a base, and when all its connections had followed it to the next: where ends wait for a processor
+/// that is some time after it has arrived there.
 struct Away(Vec<(Instant, Instant)>);
 
 impl Away {
@@ -70,8 +71,8 @@ impl Away {
             thread::sleep(STAY);
             let left = Instant::now();
             let arrived = scene.go(base, DEAD_ZONE);
-            away.push((left, arrived));
             scene.all_move_since(arrived);
+            away.push((left, Instant::now()));
         }
         thread::sleep(STAY);
         Self(away)
@@ -85,7 +86,7 @@ impl Away {
 
     /// Whether what was sent then may be lost, or late.
     fn excuses(&self, at: Instant) -> bool {
-        self.0.iter().any(|(left, arrived)| *left - MOVE / 2 <= at && at <= *arrived + MOVE)
+        self.0.iter().any(|(left, settled)| *left - MOVE / 2 <= at && at <= *settled + MOVE)
     }
 }
 

@@ -107,7 +107,9 @@ fn packets_of_programs_are_worth_what_their_mobile_says() {
         "[[priority]]\nprogram = \"favoured\"\npriority = 3\n\
          [[packets]]\nprogram = \"single\"\nclass = \"once\"\n",
     );
-    let got = download_by_udp(&scene, "2M", &["single", "usual"]);
+    // Without its first packet, which is sent once too, iperf3's server does not begin.
+    let mut attempts = (0..5).map(|_| download_by_udp(&scene, "2M", &["single", "usual"]));
+    let got = attempts.find(|got| got.iter().all(|(packets, _)| *packets > 0.0)).unwrap();
     assert!((0.06..0.14).contains(&got[0].1) && got[1].1 < 0.01, "{got:?}");
     let got = download_by_udp(&scene, "30M", &["favoured", "usual"]);
     let ratio = got[0].0 / got[1].0;
