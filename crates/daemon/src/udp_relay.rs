@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
+use std::time::Duration;
 
 use lasthop_control::UdpReport;
 use lasthop_hop::{OutgoingPacket, PacketClass, PacketError, PacketLane};
@@ -10,6 +11,13 @@ use lasthop_session::udp_relay::UdpRecord;
 use lasthop_units::Time;
 
 use crate::packets::{PacketRule, PacketRules};
+
+/// What closes a socket, which would stay open without it, is sent for as long as the lane sends anything again.
+const CLOSE: PacketClass = PacketClass {
+    patience_min: Duration::from_secs(4),
+    lifetime: Duration::from_secs(4),
+    ..PacketClass::TRANSPORT
+};
 
 /// What became of datagrams.
 #[derive(Debug, Default)]
@@ -86,8 +94,7 @@ impl Records {
                 (self.rules.class_of_datagram(remote, payload.len()), Some(remote))
             }
             UdpRecord::Undelivered { remote, .. } => (PacketClass::default(), Some(remote)),
-            // The socket would stay open without it.
-            UdpRecord::Close { .. } => (PacketClass::TRANSPORT, None),
+            UdpRecord::Close { .. } => (CLOSE, None),
         };
         let packet = OutgoingPacket {
             client: client.into(),
