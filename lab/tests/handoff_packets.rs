@@ -210,7 +210,8 @@ fn a_stream_follows(family: Family, mode: Mode, routing: impl FnOnce(&Roam) -> R
     let (excused, lost): (Vec<_>, Vec<_>) = lost.partition(|(_, at)| is_excused(**at));
     let when: Vec<(u64, f64)> = lost.iter().map(|(n, at)| (**n, away.since_move(**at))).collect();
     assert!(when.is_empty(), "lost while the mobile was there: {when:.2?}\n{}", scene.said());
-    let most = 3 * ((DEAD_ZONE + MOVE / 2).as_millis() / (EVERY / 2).as_millis()) as usize;
+    let moves: Duration = away.0.iter().map(|(left, settled)| *settled - *left + MOVE / 4).sum();
+    let most = (moves.as_millis() / (EVERY / 2).as_millis()) as usize;
     assert!(excused.len() <= most, "{} of {most} round the moves\n{}", excused.len(), scene.said());
     // What an old base passes on may come behind what comes by the new one, and only in a move.
     let late = late_among(&came);
