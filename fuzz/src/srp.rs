@@ -8,8 +8,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use lasthop_hop::srp::Srp;
-use lasthop_hop::{HopConfig, Limits, RecvState, StreamEvent, StreamId, Streams, Transport as _};
-use lasthop_hop::{PathId, Role};
+use lasthop_hop::{
+    HopConfig, Limits, PathId, RecvState, Role, StreamEvent, StreamId, Streams, Transport as _,
+};
 use lasthop_units::{Bytes, Time};
 
 const OVERHEAD: usize = 54;

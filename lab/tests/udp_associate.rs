@@ -267,8 +267,8 @@ fn a_base_without_them_is_a_command_that_is_not_supported() {
     assert_eq!(scene.pair.status("base").unwrap().udp, None);
 }
 
-/// As section 4.3 of RFC 4787 asks: a base's socket and an application's association are kept while something passes, and are gone when
-/// nothing has passed for as long as is said.
+/// As section 4.3 of RFC 4787 asks: a base's socket and an application's association are kept while something passes, and
+/// are gone when nothing has passed for as long as is said.
 #[test]
 fn what_nothing_passes_is_closed() {
     let Some(scene) = Scene::new(0.0) else { return };

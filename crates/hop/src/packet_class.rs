@@ -38,7 +38,7 @@ impl PacketClass {
     /// What nothing is known of.
     pub const ORDINARY: Self = Self {
         patience: 1.5,
-        // What a conversation does not notice (ITU-T G.114).
+        // Most short fades are over by then.
         patience_min: Duration::from_millis(200),
         target: Duration::from_millis(5),
         lifetime: Duration::from_secs(1),

@@ -79,8 +79,11 @@ impl Srp {
         else {
             return false;
         };
-        if at == 0 || !self.paths[p].carries() {
-            return at == 0;
+        if at == 0 {
+            return true;
+        }
+        if !self.paths[p].carries() {
+            return false;
         }
         let rate = sum(order[..at].iter().map(|faster| self.paths[*faster].pacing_rate()));
         let first = self.paths[*first].arrival();

@@ -17,12 +17,6 @@ pub struct Limits {
     pub idle: Duration,
 }
 
-impl Default for Limits {
-    fn default() -> Self {
-        Self { per_mobile: 256, total: 4096, idle: Duration::from_secs(5 * 60) }
-    }
-}
-
 /// A base's UDP sockets: whose each is, and how long it is kept.
 ///
 /// A mobile's socket is one and the same whatever it sends to, and takes what comes from anywhere:
@@ -200,7 +194,7 @@ mod tests {
     /// RFC 4787 section 4.3: not less than two minutes, five or more by default.
     #[test]
     fn a_socket_is_idle_after_five_minutes_without_a_datagram() {
-        let mut sockets = BaseSockets::new(Limits::default());
+        let mut sockets = BaseSockets::new(Limits { per_mobile: 256, total: 4096, ..LIMITS });
         sockets.insert(at(0), 'a', number(1), 10);
         sockets.insert(at(0), 'a', number(2), 11);
         sockets.insert(at(0), 'a', number(3), 12);
