@@ -419,7 +419,8 @@ fn frames_between_agents_are_told_from_those_of_hops() {
 #[test]
 fn demands_and_challenges_show_what_they_hold() {
     let cookie = CookieReply { nonce: [1; 12], sealed: [2; 32] };
-    let challenge = Token { response: false, receiver: 0xabcd, token: [3; 8], mac: [4; 16] };
+    let challenge =
+        Token { response: false, path: 0, receiver: 0xabcd, token: [3; 8], mac: [4; 16] };
     let frames = [
         over_udp(PORT, &Unknown { receiver: 0xabcd }.to_bytes()),
         over_udp(PORT, &cookie.to_bytes()),

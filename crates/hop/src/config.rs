@@ -4,6 +4,7 @@ use lasthop_units::{Bytes, Rate};
 use lasthop_wire::frame::PACKET_MAX;
 
 use crate::memory::Memory;
+use crate::path_id::PathNumbers;
 
 /// Bounds and habits of one end of a hop. The defaults suit hops from 100 kbit/s to 1 Gbit/s with
 /// round trips up to a second; nothing needs to be configured about the path.
@@ -175,8 +176,8 @@ pub struct Limits {
     /// The association that the mobile takes to be standing when it asks for a new one, by the base's
     /// name for it; in the answer, the same if the base knows it too.
     pub standing: Option<u32>,
-    /// If an association stands, the least packet number that this end will use under the new keys.
-    pub first_number: u64,
+    /// If an association stands, the least packet numbers that this end will use under the new keys.
+    pub first_numbers: PathNumbers,
     /// What the path was worth to what this end received before, and its least round trip: a hint, for an
     /// association that begins.
     pub resume: Option<(Rate, Duration)>,
@@ -193,7 +194,7 @@ impl Limits {
             streams_max: config.streams_max as u64,
             first_stream: 0,
             standing: None,
-            first_number: 0,
+            first_numbers: PathNumbers::NONE,
             resume: None,
             packet_max: config.packets_taken(),
         }

@@ -6,6 +6,7 @@ use lasthop_units::{Bytes, LinkEvent, Rate, Time};
 
 use crate::config::Limits;
 use crate::lane::PacketLane;
+use crate::path_id::{PathId, PathNumbers, PathSet};
 use crate::saved_path::SavedPath;
 use crate::stats::HopStats;
 use crate::streams::Streams;
@@ -67,15 +68,6 @@ impl CloseReason {
     }
 }
 
-/// A path between the two ends of an association. A name is never used twice under the same keys.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
-pub struct PathId(pub u8);
-
-impl PathId {
-    /// The one that an association begins with.
-    pub const FIRST: Self = Self(0);
-}
-
 /// A packet that a transport has written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Packet {
@@ -130,11 +122,21 @@ pub trait Transport: Streams + Sized {
     /// For how long nothing has been acknowledged although something is outstanding.
     fn silent_for(&self, now: Time) -> Option<Duration>;
 
-    /// The path is another one: the peer's address has changed, or ours.
-    fn handle_moved(&mut self, now: Time);
+    /// A path leads elsewhere: the peer's address has changed, or ours.
+    fn handle_moved(&mut self, now: Time, path: PathId);
 
-    /// What is known of the hop from below.
-    fn handle_link_event(&mut self, now: Time, event: LinkEvent);
+    /// What is known of a path's link from below.
+    fn handle_link_event(&mut self, now: Time, path: PathId, event: LinkEvent);
+
+    /// There is another path to the peer: false if the transport has no use for it.
+    fn add_path(&mut self, _now: Time, _path: PathId) -> bool {
+        false
+    }
+
+    /// Nothing may be sent by these paths until then: whether that is all of them.
+    fn hold(&mut self, paths: PathSet, _until: Option<Time>) -> bool {
+        paths.contains(PathId::FIRST)
+    }
 
     /// Tells a round-trip time that was measured before the association began, by the handshake.
     fn seed_round_trip(&mut self, now: Time, rtt: Duration);
@@ -147,21 +149,21 @@ pub trait Transport: Streams + Sized {
     /// Tells, before the association begins, what the path was worth to one before for what this end sends.
     fn resume_path(&mut self, _rate: Rate, _rtt: Duration) {}
 
-    /// Takes in the packet that came under `number`, authentic and new. One that cannot be read is
+    /// Takes in the packet that came by this path under `number`, authentic and new. One that cannot be read is
     /// counted in [`HopStats::malformed`].
-    fn handle(&mut self, now: Time, number: u64, packet: &[u8]);
+    fn handle(&mut self, now: Time, path: PathId, number: u64, packet: &[u8]);
 
     /// Writes the next packet that should leave now into `out`, if there is one.
     ///
-    /// No number may be used twice under the same keys, and `fresh` is the least that was not. A
+    /// No number may be used twice by one path under the same keys, and `fresh` is the first path's least that was not. A
     /// transport that numbers its own packets returns its number, which must be at least that; any
     /// other returns `fresh`.
     fn poll(&mut self, now: Time, fresh: u64, out: &mut [u8]) -> Option<Packet>;
 
-    /// The least number that [`poll`](Self::poll) may return, whatever is fresh; 0 for a transport that does not
+    /// The least numbers that [`poll`](Self::poll) may return, whatever is fresh; 0 for a transport that does not
     /// number its packets.
-    fn next_number(&self) -> u64 {
-        0
+    fn next_numbers(&self) -> PathNumbers {
+        PathNumbers::NONE
     }
 
     /// When to call [`handle_timeout`](Self::handle_timeout), if nothing happens before.

@@ -175,7 +175,7 @@ fn be32(b: &[u8], at: core::ops::Range<usize>) -> u32 {
 /// A data datagram's header, decoded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DataHeader {
-    /// Which path of the association it travels on; 0 while there is one.
+    /// Which path of the association it travels on; 0 is the one that it begins with.
     pub path: u8,
     /// The association, by the number that its receiver chose in the handshake.
     pub receiver: u32,
@@ -309,6 +309,8 @@ impl CookieReply {
 pub struct Token {
     /// The response, and not the challenge.
     pub response: bool,
+    /// The path by which it goes.
+    pub path: u8,
     /// The association, by the number that the receiver of this chose.
     pub receiver: u32,
     /// What the response must repeat.
@@ -328,6 +330,7 @@ impl Token {
         let kind = if self.response { Kind::Response } else { Kind::Challenge };
         let mut out = [0; Self::LEN];
         out[field::VERSION_KIND] = kind.first_byte();
+        out[field::PATH] = self.path;
         out[field::RECEIVER].copy_from_slice(&self.receiver.to_be_bytes());
         out[field::TOKEN].copy_from_slice(&self.token);
         out[field::TOKEN_MAC].copy_from_slice(&self.mac);
@@ -346,7 +349,8 @@ impl Token {
         let (mut token, mut mac) = ([0; 8], [0; MAC_LEN]);
         token.copy_from_slice(&datagram[field::TOKEN]);
         mac.copy_from_slice(&datagram[field::TOKEN_MAC]);
-        Ok(Self { response, receiver: be32(datagram, field::RECEIVER), token, mac })
+        let path = datagram[field::PATH];
+        Ok(Self { response, path, receiver: be32(datagram, field::RECEIVER), token, mac })
     }
 }
 

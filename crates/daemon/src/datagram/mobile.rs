@@ -10,7 +10,7 @@ use lasthop_control::past::{Counted, Progress};
 use lasthop_hop::CloseReason;
 use lasthop_hop::PacketLane;
 use lasthop_hop::seal::PublicKey;
-use lasthop_hop::{AssociationEvent, MobileEnd, MobileLink, SavedPath, Unreachable};
+use lasthop_hop::{AssociationEvent, MobileEnd, MobileLink, PathId, SavedPath, Unreachable};
 use lasthop_kernel::reactor::Readiness;
 use lasthop_kernel::slab::{Key, Slab};
 use lasthop_kernel::turn::Turn;
@@ -160,7 +160,7 @@ where
             (&mut self.base, self.carrier.everyone())
         {
             *found = None;
-            self.machine.set_base_address(now, everyone);
+            self.machine.set_base_address(now, PathId::FIRST, everyone);
         }
     }
 }
@@ -228,7 +228,7 @@ where
                 Whereabouts::Found(found @ None) => {
                     if handle_datagram(machine, *seen, from, datagram) {
                         *found = Some(from);
-                        machine.set_base_address(*seen, from);
+                        machine.set_base_address(*seen, PathId::FIRST, from);
                     }
                 }
                 _ => machine.handle_datagram(*seen, from, datagram),
@@ -237,7 +237,7 @@ where
         let now = self.now.max(turn.now);
         self.now = now;
         while let Some(event) = self.carrier.poll_link_event() {
-            self.machine.handle_link_event(now, event);
+            self.machine.handle_link_event(now, PathId::FIRST, event);
         }
         self.active |= some;
         if self.received_count() != before {
@@ -345,7 +345,7 @@ where
         let sockets = &mut self.sockets;
         self.carrier.watch(turn, &mut |n| sockets.insert(n))?;
         if let Some(base) = self.known_base() {
-            self.machine.set_base_address(turn.now, base);
+            self.machine.set_base_address(turn.now, PathId::FIRST, base);
         }
         self.rediscover(turn.now);
         Ok(())
@@ -366,18 +366,18 @@ where
             && base.replace(route) != Some(route)
         {
             (self.said, self.now) = (None, turn.now);
-            self.machine.set_base_address(turn.now, route);
+            self.machine.set_base_address(turn.now, PathId::FIRST, route);
         }
     }
 
     fn roam(&mut self, turn: &mut Turn<'_>) {
         self.now = turn.now;
-        self.machine.handle_roamed(turn.now);
+        self.machine.handle_roamed(turn.now, PathId::FIRST);
     }
 
     fn handle_link_event(&mut self, turn: &mut Turn<'_>, event: LinkEvent) {
         self.now = turn.now;
-        self.machine.handle_link_event(turn.now, event);
+        self.machine.handle_link_event(turn.now, PathId::FIRST, event);
     }
 
     fn silent_for(&self, now: Time) -> Option<Duration> {

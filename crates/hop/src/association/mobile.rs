@@ -1,6 +1,7 @@
 //! The end that asks.
 
 use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 use core::time::Duration;
 
 use lasthop_units::{LinkEvent, Time};
@@ -9,6 +10,7 @@ use super::{Association, AssociationEvent, Link, Transmit};
 use crate::config::Limits;
 use crate::evidence::Evidence;
 use crate::lane::PacketLane;
+use crate::path_id::{PATHS_MAX, PathId};
 use crate::saved_path::SavedPath;
 use crate::stats::HopStats;
 use crate::transport::{CloseReason, Role, Transport};
@@ -93,6 +95,8 @@ pub(super) enum LossHint {
 /// A question that waits for its answer.
 pub(super) struct PendingQuestion<Q> {
     pub(super) question: Q,
+    /// How many of the paths it has left by, this time.
+    sent_by: usize,
     next_try: Time,
     tries: u32,
     first_sent: Time,
@@ -114,6 +118,8 @@ pub struct MobileEnd<K: MobileLink> {
     pub(super) config: <K::Transport as Transport>::Config,
     pub(super) link: K,
     pub(super) base: K::Address,
+    /// Paths beside the first, and where the base is by them.
+    further: Vec<(PathId, K::Address)>,
     pub(super) association: Association<K::Address, K::Transport, K::Link>,
     pub(super) pending: Option<PendingQuestion<K::Question>>,
     /// Questions sent.
@@ -141,6 +147,7 @@ impl<K: MobileLink> MobileEnd<K> {
             config,
             link,
             base,
+            further: Vec::new(),
             association,
             pending: None,
             asked: 0,
@@ -177,11 +184,21 @@ impl<K: MobileLink> MobileEnd<K> {
         }
     }
 
-    /// The base is at another address from now on.
-    pub fn set_base_address(&mut self, now: Time, base: K::Address) {
-        self.base = base;
+    /// There is another path to the base, by which it is at this address; or it is at another address by a path from now
+    /// on. A path that the transport has no use for carries nothing but questions.
+    pub fn set_base_address(&mut self, now: Time, path: PathId, base: K::Address) {
         self.evidence.refute();
-        self.association.set_peer(now, base);
+        let known = match path {
+            PathId::FIRST => Some(&mut self.base),
+            _ => self.further.iter_mut().find(|(id, _)| *id == path).map(|(_, base)| base),
+        };
+        if let Some(known) = known {
+            *known = base;
+            self.association.set_peer(now, path, base);
+        } else if usize::from(path.0) < PATHS_MAX {
+            self.further.push((path, base));
+            self.association.add_path(now, path, base);
+        }
     }
 
     /// The association stands.
@@ -240,10 +257,10 @@ impl<K: MobileLink> MobileEnd<K> {
         self.events.pop_front()
     }
 
-    /// Our own address may be another: something is sent at once, so that the base, which goes by the
+    /// Our own address by a path may be another: something is sent at once, so that the base, which goes by the
     /// newest authentic datagram, answers to where it came from. A base on a bare link takes the mobile
     /// for a stranger then, and says so. A question under way is tried again.
-    pub fn handle_roamed(&mut self, now: Time) {
+    pub fn handle_roamed(&mut self, now: Time, path: PathId) {
         if let Some(asking) = &mut self.pending {
             asking.next_try = now;
         }
@@ -251,7 +268,7 @@ impl<K: MobileLink> MobileEnd<K> {
             return;
         }
         if K::FOLLOWS {
-            self.association.transport.handle_moved(now);
+            self.association.transport.handle_moved(now, path);
         }
         self.association.transport.probe(now);
     }
@@ -264,14 +281,14 @@ impl<K: MobileLink> MobileEnd<K> {
         }
     }
 
-    /// What is known of the hop from below.
-    pub fn handle_link_event(&mut self, now: Time, event: LinkEvent) {
+    /// What is known of a path's link from below.
+    pub fn handle_link_event(&mut self, now: Time, path: PathId, event: LinkEvent) {
         if event == LinkEvent::Up
             && let Some(asking) = &mut self.pending
         {
             asking.next_try = now;
         }
-        self.association.transport.handle_link_event(now, event);
+        self.association.transport.handle_link_event(now, path, event);
     }
 
     /// The network reports that nobody is there. Whoever sent that, the answer to a question decides
@@ -340,6 +357,9 @@ impl<K: MobileLink> MobileEnd<K> {
         }
         // A copy of the answer may come from anywhere: the base is where it was asked.
         self.association.establish(now, link, self.base, limits);
+        for (path, base) in &self.further {
+            self.association.add_path(now, *path, *base);
+        }
         if asked.tries == 1 {
             self.association.transport.seed_round_trip(now, now.since(asked.first_sent));
         }
@@ -395,8 +415,13 @@ impl<K: MobileLink> MobileEnd<K> {
 
     pub(super) fn start_question(&mut self, at: Time) {
         let question = K::question(self, at);
-        let asking =
-            |question| PendingQuestion { question, next_try: at, tries: 0, first_sent: at };
+        let asking = |question| PendingQuestion {
+            question,
+            sent_by: 0,
+            next_try: at,
+            tries: 0,
+            first_sent: at,
+        };
         self.pending = question.map(asking);
     }
 
@@ -405,19 +430,27 @@ impl<K: MobileLink> MobileEnd<K> {
         K::ASKS_ALONE && self.pending.is_some()
     }
 
-    /// The question, if it is due.
+    /// The question, if it is due, by one path after the other.
     fn poll_question(&mut self, now: Time, out: &mut [u8]) -> Option<Transmit<K::Address>> {
         let due = self.pending.as_ref().filter(|asking| asking.next_try <= now)?;
         let len = K::write(self, &due.question, out)?;
         let asking = self.pending.as_mut()?;
-        asking.tries += 1;
-        if asking.tries == 1 {
-            asking.first_sent = now;
+        let (path, to) = match asking.sent_by.checked_sub(1) {
+            None => (PathId::FIRST, self.base),
+            Some(n) => *self.further.get(n)?,
+        };
+        asking.sent_by += 1;
+        if asking.sent_by > self.further.len() {
+            asking.sent_by = 0;
+            asking.tries += 1;
+            if asking.tries == 1 {
+                asking.first_sent = now;
+            }
+            let wait = if asking.tries < EAGER_TRIES { RETRY } else { RETRY_PATIENT };
+            asking.next_try = now + wait;
         }
-        let wait = if asking.tries < EAGER_TRIES { RETRY } else { RETRY_PATIENT };
-        asking.next_try = now + wait;
         self.asked += 1;
-        Some(Transmit { to: self.base, len })
+        Some(Transmit { path, to, len })
     }
 
     /// Writes the next datagram that should leave now into `out`, which must have room for the

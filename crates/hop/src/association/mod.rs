@@ -23,6 +23,8 @@ mod testbed;
 #[cfg(test)]
 mod tests;
 
+use alloc::vec::Vec;
+
 use lasthop_units::Time;
 
 pub use bare::{Bare, BareBase, BareBounds, BareLink, BareLinks, BareMobile, BareStats};
@@ -37,6 +39,7 @@ pub use stamps::Stamps;
 
 use crate::config::Limits;
 use crate::lane::PacketLane;
+use crate::path_id::PathId;
 use crate::seal::PublicKey;
 use crate::srp::Srp;
 use crate::stats::HopStats;
@@ -45,6 +48,8 @@ use crate::transport::{CloseReason, Role, Transport};
 /// A datagram was written and is to be sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Transmit<A> {
+    /// By which path. What begins an association goes by each that there is.
+    pub path: PathId,
     /// Where to.
     pub to: A,
     /// How many bytes of the output buffer it takes.
@@ -67,8 +72,8 @@ pub trait Link {
     /// Opens a datagram where it lies; `None` if it is forged, damaged or known.
     fn open<'d>(&mut self, now: Time, datagram: &'d mut [u8]) -> Option<Opened<'d>>;
 
-    /// Has the transport write its next packet, and makes a datagram of it; how long it is.
-    fn write<T: Transport>(&mut self, now: Time, of: &mut T, out: &mut [u8]) -> Option<usize>;
+    /// Has the transport write its next packet, and makes a datagram of it.
+    fn write<T: Transport>(&mut self, now: Time, of: &mut T, out: &mut [u8]) -> Option<Written>;
 
     /// Whether something has come from the peer since the association stands.
     fn has_received(&self) -> bool {
@@ -90,13 +95,21 @@ pub trait Link {
         None
     }
 
-    /// The peer's datagrams come from another address.
-    fn handle_moved(&mut self, _now: Time) {}
+    /// The peer's datagrams come from another address by a path.
+    fn handle_moved(&mut self, _now: Time, _path: PathId) {}
+}
+
+/// A datagram was written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Written {
+    path: PathId,
+    len: usize,
 }
 
 /// An authentic datagram that was not seen before.
 #[derive(Clone, Copy, Debug)]
 pub struct Opened<'d> {
+    path: PathId,
     number: u64,
     packet: &'d [u8],
     /// The peer is where it came from.
@@ -106,7 +119,19 @@ pub struct Opened<'d> {
 /// An association that stands.
 struct Standing<A, L> {
     link: L,
+    /// Where the peer is by the first path.
     peer: A,
+    /// And by others.
+    further: Vec<(PathId, A)>,
+}
+
+impl<A, L> Standing<A, L> {
+    fn peer_mut(&mut self, path: PathId) -> Option<&mut A> {
+        match path {
+            PathId::FIRST => Some(&mut self.peer),
+            _ => self.further.iter_mut().find(|(id, _)| *id == path).map(|(_, peer)| peer),
+        }
+    }
 }
 
 /// One end of an association, with the transport that it carries.
@@ -123,7 +148,7 @@ impl<A: Copy + Eq, T: Transport, L: Link> Association<A, T, L> {
     }
 
     fn establish(&mut self, now: Time, link: L, peer: A, limits: &Limits) {
-        self.standing = Some(Standing { link, peer });
+        self.standing = Some(Standing { link, peer, further: Vec::new() });
         self.transport.establish(now, limits);
     }
 
@@ -140,9 +165,28 @@ impl<A: Copy + Eq, T: Transport, L: Link> Association<A, T, L> {
         self.link()?.mobile()
     }
 
-    /// The address that datagrams go to, once the association stands.
+    /// The address that datagrams of the first path go to, once the association stands.
     pub fn peer(&self) -> Option<A> {
         self.standing.as_ref().map(|standing| standing.peer)
+    }
+
+    /// The same of any path.
+    fn peer_by(&self, path: PathId) -> Option<A> {
+        let Standing { peer, further, .. } = self.standing.as_ref()?;
+        match path {
+            PathId::FIRST => Some(*peer),
+            _ => further.iter().find(|(id, _)| *id == path).map(|(_, peer)| *peer),
+        }
+    }
+
+    /// There is another path to the peer, which is there at this address: false if the transport has no use for it.
+    fn add_path(&mut self, now: Time, path: PathId, peer: A) -> bool {
+        let Some(standing) = &mut self.standing else { return false };
+        let added = self.transport.add_path(now, path);
+        if added {
+            standing.further.push((path, peer));
+        }
+        added
     }
 
     /// The transport, for what only it has. Handshakes, datagrams and timers are the association's.
@@ -180,11 +224,11 @@ impl<A: Copy + Eq, T: Transport, L: Link> Association<A, T, L> {
         self.transport.closed()
     }
 
-    /// The peer, or this end, is at another address.
-    fn set_peer(&mut self, now: Time, peer: A) {
-        if let Some(standing) = &mut self.standing {
-            standing.peer = peer;
-            self.transport.handle_moved(now);
+    /// The peer is at another address by a path.
+    fn set_peer(&mut self, now: Time, path: PathId, peer: A) {
+        if let Some(known) = self.standing.as_mut().and_then(|standing| standing.peer_mut(path)) {
+            *known = peer;
+            self.transport.handle_moved(now, path);
         }
     }
 
@@ -197,23 +241,27 @@ impl<A: Copy + Eq, T: Transport, L: Link> Association<A, T, L> {
 
     /// Takes in what was opened: whether it moved the association to another address.
     fn handle_opened(&mut self, now: Time, from: A, opened: Opened<'_>) -> bool {
-        let Opened { number, packet, locates } = opened;
-        let elsewhere = |standing: &&mut Standing<A, L>| locates && from != standing.peer;
-        let moved = self.standing.as_mut().filter(elsewhere);
-        let has_moved = moved.is_some();
-        if let Some(standing) = moved {
-            standing.peer = from;
-            standing.link.handle_moved(now);
-            self.transport.handle_moved(now);
+        let Opened { path, number, packet, locates } = opened;
+        let known = self.peer_by(path);
+        let is_elsewhere = locates && known != Some(from);
+        let is_new = is_elsewhere && known.is_none() && self.add_path(now, path, from);
+        let has_moved = is_elsewhere && known.is_some();
+        if has_moved {
+            self.set_peer(now, path, from);
         }
-        self.transport.handle(now, number, packet);
+        if (is_new || has_moved)
+            && let Some(link) = self.link_mut()
+        {
+            link.handle_moved(now, path);
+        }
+        self.transport.handle(now, path, number, packet);
         has_moved
     }
 
     fn poll_transmit(&mut self, now: Time, out: &mut [u8]) -> Option<Transmit<A>> {
-        let Standing { link, peer } = self.standing.as_mut()?;
-        let len = link.write(now, &mut self.transport, out)?;
-        Some(Transmit { to: *peer, len })
+        let standing = self.standing.as_mut()?;
+        let Written { path, len } = standing.link.write(now, &mut self.transport, out)?;
+        Some(Transmit { path, to: *standing.peer_mut(path)?, len })
     }
 
     fn next_timeout(&self) -> Option<Time> {

@@ -8,6 +8,7 @@ use core::time::Duration;
 use lasthop_units::{Seed, Stream as Numbers, Time};
 
 use super::{AssociationEvent, AssociationId, BaseEnd, BaseLinks, MobileEnd, MobileLink};
+use crate::path_id::PathId;
 use crate::streams::{StreamId, Streams};
 use crate::unreachable::Unreachable;
 
@@ -16,6 +17,9 @@ pub(super) type Addr = u16;
 
 /// Where the base is.
 pub(super) const BASE: Addr = 1000;
+
+/// A mobile's address by a path is so much greater for each path before.
+pub(super) const BY_NEXT_PATH: Addr = 10_000;
 
 /// A datagram on its way.
 struct Flying {
@@ -41,6 +45,8 @@ pub(super) struct Testbed<M: MobileLink<Address = Addr>, B: BaseLinks<Address = 
     suspended: Duration,
     /// What the network says of each datagram to the base: then none passes, either way.
     pub(super) network: Option<Unreachable>,
+    /// Paths that let nothing pass.
+    pub(super) dark: Vec<PathId>,
 }
 
 impl<M: MobileLink<Address = Addr>, B: BaseLinks<Address = Addr>> Testbed<M, B> {
@@ -64,6 +70,7 @@ impl<M: MobileLink<Address = Addr>, B: BaseLinks<Address = Addr>> Testbed<M, B> 
             base_events: Vec::new(),
             suspended: Duration::ZERO,
             network: None,
+            dark: Vec::new(),
         }
     }
 
@@ -90,7 +97,8 @@ impl<M: MobileLink<Address = Addr>, B: BaseLinks<Address = Addr>> Testbed<M, B> 
 
     pub(super) fn fly(&mut self, from: Addr, to: Addr, bytes: Vec<u8>) {
         self.recorded.push((from, to, bytes.clone()));
-        if !self.numbers.chance(self.loss) {
+        let path = PathId((from.max(to) / BY_NEXT_PATH) as u8);
+        if !self.numbers.chance(self.loss) && !self.dark.contains(&path) {
             self.air.push_back(Flying { at: self.now + self.delay, from, to, bytes });
         }
     }
@@ -101,6 +109,7 @@ impl<M: MobileLink<Address = Addr>, B: BaseLinks<Address = Addr>> Testbed<M, B> 
             let from = self.mobiles[i].0;
             let now = self.mobile_now();
             while let Some(t) = self.mobiles[i].1.poll_transmit(now, &mut out) {
+                let from = from + BY_NEXT_PATH * Addr::from(t.path.0);
                 self.fly(from, t.to, out[..t.len].to_vec());
             }
         }
@@ -135,7 +144,7 @@ impl<M: MobileLink<Address = Addr>, B: BaseLinks<Address = Addr>> Testbed<M, B> 
             } else if f.to == BASE {
                 self.base.handle_datagram(self.now, f.from, &mut f.bytes);
             } else if self.network.is_none()
-                && let Some(m) = self.mobiles.iter_mut().find(|m| m.0 == f.to)
+                && let Some(m) = self.mobiles.iter_mut().find(|m| m.0 == f.to % BY_NEXT_PATH)
             {
                 m.1.handle_datagram(mobile_now, f.from, &mut f.bytes);
             }

@@ -9,9 +9,10 @@ use super::config::Config;
 use super::endpoint::{CONNECTIONS_MAX, MobileTcp};
 use super::entry::{ConnectionStage, Entry, RetransmitTimer};
 use crate::config::Limits;
+use crate::path_id::{PathId, PathNumbers};
 use crate::stats::HopStats;
 use crate::streams::{StreamEvent, StreamId};
-use crate::transport::{CloseReason, LOST, Packet, PathId, Role, Transport};
+use crate::transport::{CloseReason, LOST, Packet, Role, Transport};
 
 /// The highest first stream that is accepted from a peer, so that stream numbers never overflow.
 const STREAM_MAX: u64 = 1 << 62;
@@ -38,7 +39,7 @@ impl Transport for MobileTcp {
             streams_max: config.connections_max.min(CONNECTIONS_MAX) as u64,
             first_stream: 0,
             standing: None,
-            first_number: 0,
+            first_numbers: PathNumbers::NONE,
             resume: None,
             packet_max: Bytes::ZERO,
         }
@@ -116,14 +117,14 @@ impl Transport for MobileTcp {
         self.silent_since.map(|since| now.since(since))
     }
 
-    fn handle_moved(&mut self, now: Time) {
+    fn handle_moved(&mut self, now: Time, _path: PathId) {
         self.advance(now);
         self.retry_all();
     }
 
     /// When it is down nothing is sent and timers wait, for a second at most, since the news that it is up may
     /// never come; when it is up again, what is unanswered is tried at once.
-    fn handle_link_event(&mut self, now: Time, event: LinkEvent) {
+    fn handle_link_event(&mut self, now: Time, _path: PathId, event: LinkEvent) {
         self.advance(now);
         match event {
             LinkEvent::Up => {
@@ -145,7 +146,7 @@ impl Transport for MobileTcp {
         self.round_trip.sample(rtt);
     }
 
-    fn handle(&mut self, now: Time, _number: u64, packet: &[u8]) {
+    fn handle(&mut self, now: Time, _path: PathId, _number: u64, packet: &[u8]) {
         // Packets that cannot be read are counted inside.
         let _ = self.handle(now, packet);
     }

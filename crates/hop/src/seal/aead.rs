@@ -126,12 +126,12 @@ impl SealingKey {
     }
 
     /// No seal at all: datagrams can be read and written by anybody.
-    pub(super) const fn unsealed() -> Self {
+    pub(crate) const fn unsealed() -> Self {
         Self { next: 0, sealer: None }
     }
 
     /// Nothing was sealed yet, and no number below `first` will be: epochs count from that number's.
-    pub(super) fn start_at(&mut self, first: u64) {
+    pub(crate) fn start_at(&mut self, first: u64) {
         self.next = first;
         if let Some(sealer) = &mut self.sealer {
             sealer.ratchet.epoch = first >> EPOCH_BITS;
@@ -242,12 +242,12 @@ impl OpeningKey {
     }
 
     /// No seal at all: everything opens.
-    pub(super) const fn unsealed() -> Self {
+    pub(crate) const fn unsealed() -> Self {
         Self { opener: None }
     }
 
     /// Nothing was opened yet, and the peer seals no number below `first`: epochs count from that number's.
-    pub(super) fn start_at(&mut self, first: u64) {
+    pub(crate) fn start_at(&mut self, first: u64) {
         if let Some(opener) = &mut self.opener {
             opener.epoch = first >> EPOCH_BITS;
             opener.ratchet.epoch = opener.epoch + 1;

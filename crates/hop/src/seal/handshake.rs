@@ -17,7 +17,7 @@ use super::cookie::{Cookie, Cookies};
 use super::fingerprint::Fingerprint;
 use super::keys::{Keypair, PresharedKey, PublicKey};
 use super::noise;
-use super::tokens::TokenKeys;
+use super::path_secrets::PathSecrets;
 
 /// Why a handshake message was refused, or could not be made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
@@ -52,24 +52,19 @@ pub struct Keys {
     pub send: SealingKey,
     /// For what this side receives.
     pub recv: OpeningKey,
-    /// For challenges of the peer's address and their responses. Absent on a hop that goes unsealed.
-    pub tokens: Option<Box<TokenKeys>>,
+    /// For challenges of the peer's address and their responses, and for further paths. Absent on a hop that goes
+    /// unsealed.
+    pub paths: Option<Box<PathSecrets>>,
 }
 
 impl Keys {
     fn unsealed() -> Self {
-        Self { send: SealingKey::unsealed(), recv: OpeningKey::unsealed(), tokens: None }
-    }
-
-    /// Neither key was used yet. The least packet numbers that either side will use with them are these.
-    pub fn start_at(&mut self, send: u64, recv: u64) {
-        self.send.start_at(send);
-        self.recv.start_at(recv);
+        Self { send: SealingKey::unsealed(), recv: OpeningKey::unsealed(), paths: None }
     }
 
     /// Whether anything is encrypted and authenticated.
     pub fn is_sealed(&self) -> bool {
-        self.tokens.is_some()
+        self.paths.is_some()
     }
 
     /// The keys of a finished Noise handshake: the first half of its split is the initiator's.
@@ -78,9 +73,9 @@ impl Keys {
         let (initiator, responder) = (Zeroizing::new(initiator), Zeroizing::new(responder));
         let (send, recv) =
             if noise.is_initiator() { (initiator, responder) } else { (responder, initiator) };
-        let tokens = Some(Box::new(TokenKeys::new(&send, &recv)));
+        let paths = Some(Box::new(PathSecrets::new(&send, &recv)));
         let (send, recv) = (SealingKey::new(cipher, send), OpeningKey::new(cipher, recv));
-        Self { send, recv, tokens }
+        Self { send, recv, paths }
     }
 }
 

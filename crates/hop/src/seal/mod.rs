@@ -32,8 +32,8 @@
 //! # Nonces
 //!
 //! The nonce is the 64-bit packet number. [`SealingKey`] remembers the last number and refuses one
-//! that does not grow, so a nonce cannot be used twice under one key whatever its caller does; one
-//! number space serves all paths of an association. Each direction of each handshake has its own
+//! that does not grow, so a nonce cannot be used twice under one key whatever its caller does.
+//! Each direction of each path of each handshake has its own
 //! key, and a new one follows from it every 2^23 packets, with no bits on the wire.
 
 mod aead;
@@ -43,7 +43,7 @@ mod grant;
 mod handshake;
 mod keys;
 mod noise;
-mod tokens;
+mod path_secrets;
 mod window;
 
 pub use aead::{Cipher, Forged, OpeningKey, SealError, SealingKey};
@@ -54,7 +54,7 @@ pub use handshake::{Established, HandshakeError, Initiator, Keys, Request, Respo
 pub use keys::{Allowed, KeyError, Keypair, PresharedKey, PublicKey, SecretKey};
 pub use lasthop_wire::datagram::{Hello, Limits};
 pub use lasthop_wire::mhp::handoff::Grant;
-pub use tokens::TokenKeys;
+pub use path_secrets::PathSecrets;
 pub use window::ReplayWindow;
 
 #[cfg(test)]

@@ -12,7 +12,8 @@ use super::recovery::Purpose;
 use super::streams::StreamSet;
 use super::{Srp, Violation};
 use crate::lane::{Contradiction, PacketLane};
-use crate::transport::{CloseReason, PathId};
+use crate::path_id::PathId;
+use crate::transport::CloseReason;
 
 impl Srp {
     /// Takes in the frames of an authentic datagram with its number, which came by this path. One with bytes of a stream that
@@ -110,7 +111,7 @@ impl Srp {
     }
 
     fn on_ack(&mut self, now: Time, p: usize, ack: &Ack<'_>) -> Result<(), Violation> {
-        let rate = self.pacing_rate();
+        let (rate, carried) = (self.pacing_rate(), self.paths[p].carries());
         let Self { paths, streams, packets, .. } = self;
         let Path { recovery, mtu, overhead, .. } = &mut paths[p];
         let outcome = recovery.on_ack(now, ack, |sent| {
@@ -144,6 +145,9 @@ impl Srp {
             path.end_silence(now);
         }
         path.recovery.expire(now);
+        if !carried && self.paths[p].carries() {
+            self.leave_others(now, p);
+        }
         Ok(())
     }
 

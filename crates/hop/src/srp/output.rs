@@ -30,6 +30,9 @@ impl Srp {
 
     /// The next datagram of a path.
     fn poll_path(&mut self, now: Time, p: usize, out: &mut [u8]) -> Option<Packet> {
+        if self.paths[p].held_until.is_some() {
+            return None;
+        }
         if self.paths[p].probes.is_due() {
             // An acknowledgement goes by itself: aboard a full probe it would be lost with it where
             // the path has shrunk, and both ends would wait for ever.

@@ -13,8 +13,8 @@ use super::rate::RateControl;
 use super::received::Received;
 use super::recovery::Recovery;
 use crate::config::{HopConfig, Window};
+use crate::path_id::PathId;
 use crate::saved_path::SavedPath;
-use crate::transport::PathId;
 
 /// The rate before any is measured.
 const RATE_UNKNOWN: Rate = Rate::from_mbps(10);
@@ -49,6 +49,8 @@ pub(super) struct Path {
     pub(super) probes: Probes,
     /// What to send twice.
     pub(super) copies: Copies,
+    /// Until when nothing may be sent.
+    pub(super) held_until: Option<Time>,
 }
 
 impl Path {
@@ -71,6 +73,7 @@ impl Path {
             ),
             probes: Probes::new(now, window),
             copies: Copies::new(now),
+            held_until: None,
         }
     }
 
@@ -102,9 +105,14 @@ impl Path {
         self.pacing_rate().time_for(Bytes::from(self.full_datagram()))
     }
 
+    /// It does not answer, or may not be used.
+    pub(super) fn is_shut(&self) -> bool {
+        self.probes.is_silent() || self.held_until.is_some()
+    }
+
     /// It answers, as far as is known, and its round trip is known: what is sent there arrives.
     pub(super) fn carries(&self) -> bool {
-        !self.probes.is_silent() && self.recovery.round_trip().srtt().is_some()
+        !self.is_shut() && self.recovery.round_trip().srtt().is_some()
     }
 
     /// How long until a full datagram that is sent now has arrived: half the least round trip, and the queue.

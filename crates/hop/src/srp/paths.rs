@@ -6,35 +6,24 @@ use smallvec::SmallVec;
 use super::Srp;
 use super::path::Path;
 use super::rate::RateControl;
-use crate::transport::PathId;
+use crate::path_id::{PATHS_MAX, PathId};
 
 /// What is lost goes by a path that is slower than the fastest by such a part of its time, too.
 const LITTLE_LATER: u32 = 2;
 
 impl Srp {
     /// There is another path to the peer, of which nothing is known. A ping measures it before it carries anything.
-    ///
-    /// A path's name is not used again for another one: datagrams of either may still come.
-    pub fn add_path(&mut self, now: Time, id: PathId) {
-        if self.position(id).is_none() {
+    /// False if there is one of that name, or its name is none.
+    pub fn add_path(&mut self, now: Time, id: PathId) -> bool {
+        let is_new = usize::from(id.0) < PATHS_MAX && self.position(id).is_none();
+        if is_new {
             let overhead = self.paths[0].overhead;
             let mut path = Path::new(&self.config, id, overhead, now);
             path.pacer.start(now);
             path.probes.request_ping();
             self.paths.push(path);
         }
-    }
-
-    /// A path is gone: what was on its way there is sent by the others. The last one stays.
-    pub fn remove_path(&mut self, now: Time, id: PathId) {
-        let Some(p) = self.position(id).filter(|_| self.paths.len() > 1) else { return };
-        self.take_back(now, p);
-        self.paths.remove(p);
-    }
-
-    /// The paths there are.
-    pub fn paths(&self) -> impl Iterator<Item = PathId> {
-        self.paths.iter().map(|path| path.id)
+        is_new
     }
 
     pub(super) fn position(&self, id: PathId) -> Option<usize> {
@@ -102,6 +91,15 @@ impl Srp {
     pub(super) fn leave_silent(&mut self, now: Time, p: usize) {
         if self.paths.iter().enumerate().any(|(other, path)| other != p && path.carries()) {
             self.take_back(now, p);
+        }
+    }
+
+    /// A path answers that did not: what is on its way on those that do not is sent by it.
+    pub(super) fn leave_others(&mut self, now: Time, p: usize) {
+        for other in 0..self.paths.len() {
+            if other != p && self.paths[other].is_shut() {
+                self.take_back(now, other);
+            }
         }
     }
 

@@ -58,7 +58,11 @@ impl Srp {
         if self.close_state.closed().is_some() {
             return None;
         }
-        let of_path = |p| Timer::ALL.into_iter().filter_map(move |timer| self.expires(timer, p));
+        let of_path = |p: usize| {
+            let held = self.paths[p].held_until;
+            let timers = Timer::ALL.into_iter().filter(move |_| held.is_none());
+            timers.filter_map(move |timer| self.expires(timer, p)).chain(held)
+        };
         // A packet has waited long enough for those before it in its flow.
         (0..self.paths.len()).flat_map(of_path).chain(self.next_delivery()).min()
     }

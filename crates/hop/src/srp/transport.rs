@@ -5,14 +5,16 @@ use core::time::Duration;
 use lasthop_units::{Bytes, LinkEvent, Rate, Time};
 
 use super::Srp;
+use super::path::Path;
 use super::rate::RateControl;
 use crate::config::{HopConfig, Limits};
 use crate::lane::PacketLane;
 use crate::packets::PacketStats;
+use crate::path_id::{PathId, PathNumbers, PathSet};
 use crate::saved_path::SavedPath;
 use crate::stats::HopStats;
 use crate::streams::{RecvState, StreamError, StreamEvent, StreamId, StreamState, Streams};
-use crate::transport::{CloseReason, Packet, PathId, Role, Transport};
+use crate::transport::{CloseReason, Packet, Role, Transport};
 
 impl Transport for Srp {
     type Config = HopConfig;
@@ -66,23 +68,45 @@ impl Transport for Srp {
     }
 
     fn ping(&mut self) {
-        self.paths[0].probes.request_ping();
+        let p = self.by_arrival().first().copied().unwrap_or_default();
+        self.paths[p].probes.request_ping();
     }
 
     fn probe(&mut self, now: Time) {
-        self.paths[0].probe(now);
+        self.paths.iter_mut().for_each(|path| path.probe(now));
     }
 
     fn silent_for(&self, now: Time) -> Option<Duration> {
-        self.paths[0].probes.age(now)
+        // As long as one path is answered nothing is silent.
+        self.paths.iter().map(|path| path.probes.age(now)).min().flatten()
     }
 
-    fn handle_moved(&mut self, now: Time) {
-        self.paths[0].handle_moved(now);
+    fn handle_moved(&mut self, now: Time, path: PathId) {
+        if let Some(p) = self.position(path) {
+            self.paths[p].handle_moved(now);
+        }
     }
 
-    fn handle_link_event(&mut self, now: Time, event: LinkEvent) {
-        self.paths[0].handle_link_event(now, event);
+    fn handle_link_event(&mut self, now: Time, path: PathId, event: LinkEvent) {
+        if let Some(p) = self.position(path) {
+            self.paths[p].handle_link_event(now, event);
+            if event == LinkEvent::Down {
+                self.leave_silent(now, p);
+            }
+        }
+    }
+
+    fn add_path(&mut self, now: Time, path: PathId) -> bool {
+        self.add_path(now, path)
+    }
+
+    fn hold(&mut self, paths: PathSet, until: Option<Time>) -> bool {
+        let mut all = true;
+        for path in &mut self.paths {
+            path.held_until = until.filter(|_| paths.contains(path.id));
+            all &= path.held_until.is_some();
+        }
+        all
     }
 
     fn seed_round_trip(&mut self, now: Time, rtt: Duration) {
@@ -98,9 +122,9 @@ impl Transport for Srp {
         self.paths[0].rate.resume(rate, rtt);
     }
 
-    fn handle(&mut self, now: Time, number: u64, packet: &[u8]) {
+    fn handle(&mut self, now: Time, path: PathId, number: u64, packet: &[u8]) {
         // Frames that cannot be read are counted inside.
-        let _ = self.handle(now, PathId::FIRST, number, packet);
+        let _ = self.handle(now, path, number, packet);
     }
 
     /// SRP acknowledges packets by number, so the numbers are its own: they grow for as long as it
@@ -110,8 +134,12 @@ impl Transport for Srp {
         self.poll(now, out)
     }
 
-    fn next_number(&self) -> u64 {
-        self.paths[0].recovery.log().next_number()
+    fn next_numbers(&self) -> PathNumbers {
+        let mut numbers = PathNumbers::NONE;
+        for path in &self.paths {
+            numbers.0[usize::from(path.id.0)] = path.recovery.log().next_number();
+        }
+        numbers
     }
 
     fn next_timeout(&self) -> Option<Time> {
@@ -209,7 +237,7 @@ impl Streams for Srp {
     }
 
     fn detach(&mut self, id: StreamId) -> Option<StreamState> {
-        self.streams.detach(id.0, self.paths[0].recovery.log().next_number())
+        self.streams.detach(id.0, self.next_numbers())
     }
 
     fn snapshot(&self, id: StreamId) -> Option<StreamState> {
@@ -217,14 +245,23 @@ impl Streams for Srp {
     }
 
     fn arrived(&self, id: StreamId) -> Option<u64> {
-        self.streams.arrived(id.0, self.paths[0].recovery.largest_acked())
+        let acked = |since: &PathNumbers| {
+            self.paths.iter().all(|path| path.recovery.largest_acked() >= since.of(path.id))
+        };
+        self.streams.arrived(id.0, acked)
     }
 
     /// By the time at which the last acknowledgement came, all that was sent half a round trip earlier had
     /// arrived. A little less, since delays vary and a presumption that goes too far is of no use.
     fn presumed(&self, id: StreamId) -> Option<u64> {
-        let before = self.paths[0].recovery.largest_acked_sent()?
-            + self.paths[0].rate.rtt_min_measured()? * 7 / 16;
-        self.streams.presumed(id.0, self.paths[0].recovery.log().unknown_before(before))
+        let before = |path: &Path| {
+            let sent = path.recovery.largest_acked_sent()?;
+            Some(sent + path.rate.rtt_min_measured()? * 7 / 16)
+        };
+        let carrying = self.paths.iter().filter_map(|path| Some((path, before(path)?)));
+        let arrived =
+            carrying.clone().flat_map(|(path, before)| path.recovery.log().unknown_before(before));
+        carrying.clone().next()?;
+        self.streams.presumed(id.0, arrived)
     }
 }

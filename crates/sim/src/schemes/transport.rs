@@ -7,8 +7,8 @@ use lasthop_hop::mobile_tcp;
 use lasthop_hop::seal::Keypair;
 use lasthop_hop::{
     AssociationEvent, AssociationId, BareBase, BareBounds, BareMobile, Base, BaseEnd, BaseLinks,
-    CloseReason, HopConfig, Mobile, MobileEnd, MobileLink, RecvState, StreamError, StreamEvent,
-    StreamId, StreamState, Streams, Transmit,
+    CloseReason, HopConfig, Mobile, MobileEnd, MobileLink, PathId, RecvState, StreamError,
+    StreamEvent, StreamId, StreamState, Streams, Transmit,
 };
 use lasthop_tcp as tcp;
 use lasthop_units::{LinkEvent, Scheme, Seed, Time};
@@ -151,7 +151,7 @@ trait End {
     }
 
     fn transmit(&mut self, ctx: &mut Context<'_>, here: Ipv4Addr, room: &mut [u8]) {
-        while let Some(Transmit { to, len }) = self.poll_transmit(ctx.now(), room) {
+        while let Some(Transmit { to, len, .. }) = self.poll_transmit(ctx.now(), room) {
             to.send(ctx, here, &room[..len]);
         }
     }
@@ -281,8 +281,8 @@ impl MobileHop {
         match self {
             // Ordinary TCP listens to nobody.
             Self::Tcp(_) => {}
-            Self::Srp(mobile) => mobile.handle_link_event(now, event),
-            Self::MobileTcp(mobile) => mobile.handle_link_event(now, event),
+            Self::Srp(mobile) => mobile.handle_link_event(now, PathId::FIRST, event),
+            Self::MobileTcp(mobile) => mobile.handle_link_event(now, PathId::FIRST, event),
         }
     }
 }

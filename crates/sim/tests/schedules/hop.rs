@@ -4,7 +4,9 @@ use core::net::SocketAddrV4;
 
 use lasthop_hop::PacketLane;
 use lasthop_hop::seal::{Keypair, PublicKey};
-use lasthop_hop::{AssociationEvent, AssociationId, Base, HopConfig, HopStats, Mobile, Streams};
+use lasthop_hop::{
+    AssociationEvent, AssociationId, Base, HopConfig, HopStats, Mobile, PathId, Streams,
+};
 use lasthop_units::{Bytes, Duration, LinkEvent, Seed, Time};
 
 use crate::flaw::{Flaw, Flawed};
@@ -161,7 +163,7 @@ impl Endpoint {
 
     pub(crate) fn handle_link_event(&mut self, now: Time, event: LinkEvent) {
         if let HopMachine::Mobile(mobile) = &mut self.end {
-            mobile.handle_link_event(now, event);
+            mobile.handle_link_event(now, PathId::FIRST, event);
         }
     }
 

@@ -14,6 +14,7 @@ use super::Bare;
 use crate::config::Limits;
 use crate::greeting::LinkMessage;
 use crate::mobile_tcp::{self, MobileTcp};
+use crate::path_id::PathId;
 use crate::tokens::Tokens;
 use crate::transport::{CloseReason, Role, Transport};
 
@@ -197,7 +198,7 @@ impl<A: Copy + Ord> BaseLinks for BareLinks<A> {
 
     fn poll_answer(&mut self, _now: Time, out: &mut [u8]) -> Option<Transmit<A>> {
         let (to, message) = self.words.pop_front()?;
-        message.emit(out).map(|len| Transmit { to, len })
+        message.emit(out).map(|len| Transmit { path: PathId::FIRST, to, len })
     }
 
     /// Asks a mobile that says nothing whether it is there, and removes it if it has no connections

@@ -27,7 +27,8 @@ use lasthop_units::Time;
 pub use base::{BareBase, BareBounds, BareLinks, BareStats};
 pub use mobile::{BareLink, BareMobile};
 
-use super::{Link, Opened};
+use super::{Link, Opened, Written};
+use crate::path_id::PathId;
 use crate::transport::Transport;
 
 /// The two ends' numbers of what stands between them, and what a base keeps of a mobile.
@@ -47,11 +48,11 @@ impl Link for Bare {
     /// Whatever comes from the peer's address is the peer's.
     fn open<'d>(&mut self, now: Time, datagram: &'d mut [u8]) -> Option<Opened<'d>> {
         self.heard = now;
-        Some(Opened { number: 0, packet: datagram, locates: false })
+        Some(Opened { path: PathId::FIRST, number: 0, packet: datagram, locates: false })
     }
 
-    fn write<T: Transport>(&mut self, now: Time, of: &mut T, out: &mut [u8]) -> Option<usize> {
-        of.poll(now, 0, out).map(|packet| packet.len)
+    fn write<T: Transport>(&mut self, now: Time, of: &mut T, out: &mut [u8]) -> Option<Written> {
+        of.poll(now, 0, out).map(|packet| Written { path: packet.path, len: packet.len })
     }
 
     fn check_at(&self) -> Option<Time> {

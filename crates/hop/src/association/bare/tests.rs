@@ -397,7 +397,7 @@ fn a_mobile_at_another_address_begins_anew() {
 fn a_base_may_answer_from_another_address_than_it_was_asked_at() {
     const EVERYBODY: Addr = 0xffff;
     let mut w = Ends::new(0.0, 1);
-    w.mobiles[0].1.set_base_address(Time::ZERO, EVERYBODY);
+    w.mobiles[0].1.set_base_address(Time::ZERO, PathId::FIRST, EVERYBODY);
     let mut out = [0; 2000];
     let sent = w.mobiles[0].1.poll_transmit(Time::ZERO, &mut out).unwrap();
     assert_eq!(sent.to, EVERYBODY);
@@ -405,7 +405,7 @@ fn a_base_may_answer_from_another_address_than_it_was_asked_at() {
     w.run(Duration::from_millis(100));
     assert_eq!(w.mobile_events(), [AssociationEvent::Up]);
     let now = w.now;
-    w.mobile().set_base_address(now, BASE);
+    w.mobile().set_base_address(now, PathId::FIRST, BASE);
     let id = w.mobile().open().unwrap();
     w.mobile().write(id, b"\xffwords").unwrap();
     w.run(Duration::from_secs(2));
@@ -518,7 +518,7 @@ fn a_link_that_comes_up_is_greeted_at_once() {
     w.run(Duration::from_millis(8_900));
     w.loss = 0.0;
     let now = w.now;
-    w.mobile().handle_link_event(now, LinkEvent::Up);
+    w.mobile().handle_link_event(now, PathId::FIRST, LinkEvent::Up);
     w.run(3 * DELAY);
     assert!(w.mobile().is_up());
 }

@@ -12,10 +12,11 @@ use super::super::refusal::Refusal;
 use super::super::{Association, Opened, Transmit};
 use super::candidates::Candidate;
 use super::handshakes::{Admission, Handshakes};
-use super::keyset::Keyset;
+use super::keyset::{Keyset, Unsealed};
 use super::{Numbered, overhead};
 use crate::config::Limits;
 use crate::greeting;
+use crate::path_id::{PathId, PathNumbers};
 use crate::seal::{Allowed, Hello, Keypair, Keys, PresharedKey, PublicKey, Request, Responder};
 use crate::srp::Srp;
 use crate::tokens::Tokens;
@@ -230,7 +231,7 @@ impl<A: CarrierAddress, T: Transport> Base<A, T> {
         {
             // It was recorded, or the mobile's clock was set back: then the mobile begins behind this stamp.
             self.links.stats.stale += 1;
-            let limits = self.links.limits(None, 0);
+            let limits = self.links.limits(None, PathNumbers::NONE);
             if let Some((reply, _)) = self.links.answer(request, 0, greatest, &limits) {
                 self.links.handshakes.reply(from, reply);
             }
@@ -251,8 +252,8 @@ impl<A: CarrierAddress, T: Transport> Base<A, T> {
         let receiver = self.links.new_receiver();
         let limits = Limits { standing, ..limits };
         let numbers = match standing {
-            Some(name) => (self.next_number(name), limits.first_number),
-            None => (0, 0),
+            Some(name) => (self.next_numbers(name), limits.first_numbers),
+            None => Default::default(),
         };
         let own = self.links.limits(standing, numbers.0);
         let Some((reply, keys)) = self.links.answer(request, receiver, 0, &own) else {
@@ -272,11 +273,11 @@ impl<A: CarrierAddress, T: Transport> Base<A, T> {
             && !self.links.by_mobile.contains_key(mobile.as_bytes())
     }
 
-    /// The least packet number that an association, if it stands, may use.
-    fn next_number(&self, name: u32) -> u64 {
+    /// The least packet numbers that an association, if it stands, may use.
+    fn next_numbers(&self, name: u32) -> PathNumbers {
         let id = self.links.by_receiver.get(&name);
         let entry = id.and_then(|id| self.entries.get(id));
-        entry.map_or(0, |entry| entry.association.transport.next_number())
+        entry.map(|entry| entry.association.transport.next_numbers()).unwrap_or_default()
     }
 
     /// Whether `receiver` names an association with this mobile, or a handshake that may become one
@@ -296,7 +297,8 @@ impl<A: CarrierAddress, T: Transport> Base<A, T> {
             return false;
         };
         let Some(opened) = candidate.keyset.open(now, datagram) else { return false };
-        let opened = Opened { number: opened.number, packet: opened.packet, locates: true };
+        let Unsealed { path, number, packet, .. } = opened;
+        let opened = Opened { path, number, packet, locates: true };
         let Some(candidate) = self.links.handshakes.take(receiver) else { return false };
         // Without a seal anybody claims any key.
         if self.links.is_sealed() {
@@ -379,7 +381,7 @@ impl<A: CarrierAddress, T: Transport> Base<A, T> {
             return self.links.parts.divert(from, token.receiver, datagram);
         };
         let Some(entry) = self.entries.get_mut(&id) else { return false };
-        let there = entry.association.peer() == Some(from);
+        let there = entry.association.peer_by(PathId(token.path)) == Some(from);
         let link = entry.association.link_mut().filter(|_| there);
         if !link.is_some_and(|link| link.on_response(now, &token)) {
             return false;
@@ -433,9 +435,9 @@ impl<A: CarrierAddress, T: Transport> NumberedLinks<A, T> {
         self.allowed.is_some()
     }
 
-    /// What this end announces: of the association that is known, and from which packet number it goes on.
-    fn limits(&self, standing: Option<u32>, first_number: u64) -> Limits {
-        Limits { first_stream: 1, standing, first_number, ..T::limits(&self.config) }
+    /// What this end announces: of the association that is known, and from which packet numbers it goes on.
+    fn limits(&self, standing: Option<u32>, first_numbers: PathNumbers) -> Limits {
+        Limits { first_stream: 1, standing, first_numbers, ..T::limits(&self.config) }
     }
 
     /// The reply to an init, and the keys that follow from it.
@@ -501,7 +503,7 @@ impl<A: CarrierAddress, T: Transport> BaseLinks for NumberedLinks<A, T> {
         let (to, receiver) = self.unknown.pop_front()?;
         let unknown = Unknown { receiver }.to_bytes();
         out.get_mut(..unknown.len())?.copy_from_slice(&unknown);
-        Some(Transmit { to, len: unknown.len() })
+        Some(Transmit { path: PathId::FIRST, to, len: unknown.len() })
     }
 
     fn poll_call(&mut self) -> Option<(PublicKey, Vec<u8>)> {

@@ -10,6 +10,7 @@ use lasthop_wire::datagram::CookieReply;
 use super::super::{Stamps, Transmit};
 use super::candidates::{Candidate, Candidates};
 use super::sources::Sources;
+use crate::path_id::PathId;
 use crate::seal::{Fingerprint, PublicKey, Responder};
 use crate::tokens::Tokens;
 
@@ -209,7 +210,7 @@ impl<A: CarrierAddress> Handshakes<A> {
                 }
             };
             out.get_mut(..reply.len())?.copy_from_slice(reply);
-            return Some(Transmit { to, len: reply.len() });
+            return Some(Transmit { path: PathId::FIRST, to, len: reply.len() });
         }
     }
 }

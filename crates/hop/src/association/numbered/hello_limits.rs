@@ -7,12 +7,13 @@ use lasthop_wire::datagram;
 use lasthop_wire::varint;
 
 use crate::config::Limits;
+use crate::path_id::{PATHS_MAX, PathNumbers};
 
 /// What a mobile may say in its first datagram.
 pub const GREETING_MAX: usize = datagram::MAX_LIMITS - 48;
 
-/// Three numbers.
-const BEHIND_MAX: usize = 24;
+/// As many bytes has a number at most.
+const NUMBER_MAX: usize = 8;
 
 impl Limits {
     /// Nothing may be sent yet: the peer's limits are not known.
@@ -22,17 +23,18 @@ impl Limits {
         streams_max: u64::MAX,
         first_stream: 0,
         standing: None,
-        first_number: 0,
+        first_numbers: PathNumbers::NONE,
         resume: None,
         packet_max: Bytes::ZERO,
     };
 
     /// Five numbers; unless it is 0, the [`Transport::ID`] of the transport that they bound; unless it is 0,
-    /// the first packet number; behind them the greeting, if there is one, with its length; behind that what the
-    /// path was worth, if that is known and there is room: bits per second, and the round trip in microseconds; two
-    /// zeros stand for it if it is not known and the longest packet follows, unless that is 0. A later version may append
-    /// more.
+    /// the first packet number; behind them the greeting, if there is one, with its length. If there is room follow
+    /// what the path was worth: bits per second, and the round trip in microseconds, or two zeros if it is not known; the
+    /// longest packet, or 0; the first packet numbers of paths 1, 2 and so on. Zeros at the end are left out. A later
+    /// version may append more.
     pub(super) fn encode(&self, transport: u64, greeting: &[u8]) -> datagram::Limits {
+        let [first_number, further @ ..] = self.first_numbers.0;
         let fields = [
             self.stream_window.get(),
             self.association_window.get(),
@@ -40,11 +42,19 @@ impl Limits {
             self.first_stream,
             self.standing.map_or(0, |n| u64::from(n) + 1),
             transport,
-            self.first_number,
+            first_number,
         ];
-        let packets = self.packet_max > Bytes::ZERO;
-        let more = !greeting.is_empty() || self.resume.is_some() || packets;
-        let needed = match (self.first_number, transport) {
+        let (rate, rtt) = self.resume.unwrap_or_default();
+        let mut behind = [0; PATHS_MAX + 2];
+        behind[..3].copy_from_slice(&[
+            rate.as_bps(),
+            rtt.as_micros() as u64,
+            self.packet_max.get(),
+        ]);
+        behind[3..].copy_from_slice(&further);
+        let needed_behind = behind.iter().rposition(|n| *n > 0).map_or(0, |last| last + 1);
+        let more = !greeting.is_empty() || needed_behind > 0;
+        let needed = match (first_number, transport) {
             _ if more => 7,
             (0, 0) => 5,
             (0, _) => 6,
@@ -66,13 +76,11 @@ impl Limits {
             end = start + greeting.len();
             bytes[start..end].copy_from_slice(greeting);
         }
-        if (self.resume.is_some() || packets) && end + BEHIND_MAX <= bytes.len() {
-            let (rate, rtt) = self.resume.unwrap_or_default();
-            end = put(&mut bytes, end, rate.as_bps());
-            end = put(&mut bytes, end, rtt.as_micros() as u64);
-            if packets {
-                end = put(&mut bytes, end, self.packet_max.get());
+        for n in &behind[..needed_behind] {
+            if end + NUMBER_MAX > bytes.len() {
+                break;
             }
+            end = put(&mut bytes, end, *n);
         }
         datagram::Limits::new(&bytes[..end]).unwrap_or(datagram::Limits::NONE)
     }
@@ -90,14 +98,19 @@ impl Limits {
         read().unwrap_or_default()
     }
 
-    /// What the path was worth, if that is known, and the longest packet, behind the greeting.
-    fn decode_behind(behind: &[u8]) -> Option<(Option<(Rate, Duration)>, Bytes)> {
+    /// With what is behind the greeting; `None` if that is cut short.
+    fn with_behind(mut self, behind: &[u8]) -> Option<Self> {
         let (len, rest) = varint::get(behind)?;
         let rest = rest.get(usize::try_from(len).ok()?..)?;
         let (rate, rest) = varint::get(rest)?;
         let (rtt, rest) = varint::get(rest)?;
-        let resume = (rate > 0).then(|| (Rate::from_bps(rate), Duration::from_micros(rtt)));
-        Some((resume, Bytes::new(optional(rest)?.0)))
+        self.resume = (rate > 0).then(|| (Rate::from_bps(rate), Duration::from_micros(rtt)));
+        let (packet_max, mut rest) = optional(rest)?;
+        self.packet_max = Bytes::new(packet_max);
+        for number in &mut self.first_numbers.0[1..] {
+            (*number, rest) = optional(rest)?;
+        }
+        Some(self)
     }
 
     /// `None` if a number is missing, or if they are another transport's.
@@ -108,21 +121,23 @@ impl Limits {
         let (first_stream, rest) = varint::get(rest)?;
         let (standing, rest) = varint::get(rest)?;
         let (theirs, rest) = optional(rest)?;
-        let (first_number, rest) = optional(rest)?;
+        let (first, rest) = optional(rest)?;
         if theirs != transport {
             return None;
         }
-        let (resume, packet_max) = Self::decode_behind(rest).unwrap_or_default();
-        Some(Self {
+        let mut first_numbers = PathNumbers::NONE;
+        first_numbers.0[0] = first;
+        let limits = Self {
             stream_window: Bytes::new(stream_window),
             association_window: Bytes::new(association_window),
             streams_max,
             first_stream,
             standing: standing.checked_sub(1).and_then(|n| u32::try_from(n).ok()),
-            first_number,
-            resume,
-            packet_max,
-        })
+            first_numbers,
+            resume: None,
+            packet_max: Bytes::ZERO,
+        };
+        Some(limits.with_behind(rest).unwrap_or(limits))
     }
 }
 
@@ -144,16 +159,24 @@ mod tests {
             streams_max: 4096,
             first_stream: 12,
             standing: Some(0),
-            first_number: 0,
+            first_numbers: PathNumbers::NONE,
             resume: None,
             packet_max: Bytes::ZERO,
         };
-        for (transport, first_number) in [(0, 0), (1, 0), (0, 1 << 40), (1, 1 << 40)] {
-            let limits = Limits { first_number, ..limits };
+        let numbers = |first, third| {
+            let mut numbers = PathNumbers::NONE;
+            (numbers.0[0], numbers.0[2]) = (first, third);
+            numbers
+        };
+        for (transport, first, third) in
+            [(0, 0, 0), (1, 0, 0), (0, 1 << 40, 0), (1, 1 << 40, 0), (0, 1 << 40, 1 << 50)]
+        {
+            let limits = Limits { first_numbers: numbers(first, third), ..limits };
             let encoded = limits.encode(transport, &[]);
             assert_eq!(Limits::greeting(&encoded), b"");
-            let greeting = [7; GREETING_MAX];
-            let greeted = limits.encode(transport, &greeting);
+            let longest = if third > 0 { GREETING_MAX - 24 } else { GREETING_MAX };
+            let greeting = &[7; GREETING_MAX][..longest];
+            let greeted = limits.encode(transport, greeting);
             assert_eq!(Limits::decode(&greeted, transport), Some(limits));
             assert_eq!(Limits::greeting(&greeted), greeting);
             assert_eq!(Limits::decode(&encoded, transport), Some(limits));

@@ -14,6 +14,7 @@ use super::hello_limits::GREETING_MAX;
 use super::keyset::{Keyset, RENEW_AFTER, RENEW_UNUSED_AFTER};
 use super::{Numbered, overhead};
 use crate::config::Limits;
+use crate::path_id::PathNumbers;
 use crate::seal::{
     Cookie, Established, HandshakeError, Hello, Initiator, Keypair, PresharedKey, PublicKey,
 };
@@ -34,8 +35,8 @@ pub struct Init {
     initiator: Box<Initiator>,
     /// Our name for the association.
     receiver: u32,
-    /// The least packet number that we shall use if it renews the association's keys.
-    first_number: u64,
+    /// The least packet numbers that we shall use if it renews the association's keys.
+    first_numbers: PathNumbers,
 }
 
 /// Counters of a mobile beside those of its transport.
@@ -158,7 +159,7 @@ impl<A: Copy + Eq, T: Transport> Mobile<A, T> {
         };
         let Some(limits) = Limits::decode(&hello.limits, T::ID) else { return false };
         let Some(asked) = self.take_pending() else { return false };
-        let Init { initiator, receiver, first_number } = &asked.question;
+        let Init { initiator, receiver, first_numbers } = &asked.question;
         if hello.stamp > 0 {
             // Our clock was set back. From now on our stamps are above what the base has had.
             let again = self.link.outdone_by.is_some_and(|stamp| stamp < initiator.hello().stamp);
@@ -174,7 +175,7 @@ impl<A: Copy + Eq, T: Transport> Mobile<A, T> {
         // In either case something is sent: the base trusts the new keys once it has seen them used.
         if let Some(link) = standing {
             // The base knows the association, which goes on under new keys.
-            link.renew(Keyset::new(now, keys, names, (*first_number, limits.first_number)));
+            link.renew(Keyset::new(now, keys, names, (*first_numbers, limits.first_numbers)));
             if now < self.link.renew_at {
                 // It was in doubt, and it is the radio that was silent.
                 self.association.transport.probe(now);
@@ -182,7 +183,7 @@ impl<A: Copy + Eq, T: Transport> Mobile<A, T> {
                 self.association.transport.ping();
             }
         } else {
-            let keyset = Keyset::new(now, keys, names, (0, 0));
+            let keyset = Keyset::new(now, keys, names, Default::default());
             let link = Numbered::new(keyset, hello.receiver, None);
             self.establish(now, &asked, link, &limits);
             // It arrived. A later handshake is for another reason.
@@ -279,7 +280,8 @@ impl<A: Copy + Eq, T: Transport> MobileLink for NumberedLink<A, T> {
         link.numbers.fill(&mut entropy);
         let clock = link.stamp.saturating_add(at.as_nanos());
         let standing = association.link().map(|link| link.name);
-        let first_number = standing.map_or(0, |_| association.transport.next_number());
+        let first_numbers =
+            standing.map(|_| association.transport.next_numbers()).unwrap_or_default();
         let hello = Hello {
             receiver,
             fast_aes: link.fast_aes,
@@ -287,7 +289,7 @@ impl<A: Copy + Eq, T: Transport> MobileLink for NumberedLink<A, T> {
             limits: Limits {
                 first_stream: association.transport.first_stream(),
                 standing,
-                first_number,
+                first_numbers,
                 resume,
                 ..T::limits(&mobile.config)
             }
@@ -303,7 +305,7 @@ impl<A: Copy + Eq, T: Transport> MobileLink for NumberedLink<A, T> {
         if let Some((cookie, _)) = link.cookie.filter(|(_, since)| at.since(*since) < COOKIE_LIFE) {
             initiator.show(&cookie);
         }
-        Some(Init { initiator, receiver, first_number })
+        Some(Init { initiator, receiver, first_numbers })
     }
 
     fn write(_mobile: &MobileEnd<Self>, question: &Init, out: &mut [u8]) -> Option<usize> {

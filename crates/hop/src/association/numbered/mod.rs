@@ -11,6 +11,7 @@ mod probation;
 mod sources;
 
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 use core::time::Duration;
 
 use lasthop_units::Time;
@@ -20,9 +21,10 @@ pub use base::{Base, BaseStats, NumberedLinks};
 pub use hello_limits::GREETING_MAX;
 pub use mobile::{Mobile, MobileStats, NumberedLink};
 
-use self::keyset::Keyset;
+use self::keyset::{Keyset, Unsealed};
 use self::probation::Probation;
-use super::{Link, Opened};
+use super::{Link, Opened, Written};
+use crate::path_id::PathId;
 use crate::seal::PublicKey;
 use crate::transport::Transport;
 
@@ -41,8 +43,8 @@ pub struct Numbered {
     has_received: bool,
     /// Whether the peer, a mobile, is where its datagrams come from.
     probation: Probation,
-    /// The response to the peer's challenge.
-    response: Option<Token>,
+    /// Responses to the peer's challenges, one for each path at most.
+    responses: Vec<Token>,
     /// Until when nothing may be sent, whatever the transport has.
     blocked_until: Option<Time>,
 }
@@ -61,7 +63,7 @@ impl Numbered {
             mobile,
             has_received: false,
             probation: Probation::default(),
-            response: None,
+            responses: Vec::new(),
             blocked_until: None,
         }
     }
@@ -88,7 +90,9 @@ impl Numbered {
         if challenge.response || !keyset.verify_token(now, challenge) {
             return false;
         }
-        self.response = keyset.token(true, challenge.token);
+        let response = keyset.token(true, PathId(challenge.path), challenge.token);
+        self.responses.retain(|response| response.path != challenge.path);
+        self.responses.extend(response);
         true
     }
 
@@ -98,7 +102,7 @@ impl Numbered {
         if !response.response || !keyset.verify_token(now, response) {
             return false;
         }
-        let right = self.probation.on_response(response.token);
+        let right = self.probation.on_response(PathId(response.path), response.token);
         if right {
             self.blocked_until = None;
         }
@@ -106,13 +110,16 @@ impl Numbered {
     }
 
     /// A challenge or a response that is due.
-    fn poll_token(&mut self, now: Time, out: &mut [u8]) -> Option<usize> {
-        let token = match self.response.take() {
+    fn poll_token(&mut self, now: Time, out: &mut [u8]) -> Option<Written> {
+        let token = match self.responses.pop() {
             Some(response) => response,
-            None => self.current.token(false, self.probation.poll_challenge(now)?)?,
+            None => {
+                let (path, token) = self.probation.poll_challenge(now)?;
+                self.current.token(false, path, token)?
+            }
         };
         out.get_mut(..Token::LEN)?.copy_from_slice(&token.to_bytes());
-        Some(Token::LEN)
+        Some(Written { path: PathId(token.path), len: Token::LEN })
     }
 }
 
@@ -124,25 +131,28 @@ impl Link for Numbered {
         let is_late = late.is_some();
         let opened = late.unwrap_or(&mut self.current).open(now, datagram)?;
         self.has_received = true;
-        self.probation.on_received(len);
+        self.probation.on_received(opened.path, len);
         // Only the newest datagram shows where the peer is: an old one may have been held back. A
         // base does not move: whoever sends on a copy of its datagram is not the base.
         let locates = self.mobile.is_some() && opened.newest && !is_late;
-        Some(Opened { number: opened.number, packet: opened.packet, locates })
+        let Unsealed { path, number, packet, .. } = opened;
+        Some(Opened { path, number, packet, locates })
     }
 
-    fn write<T: Transport>(&mut self, now: Time, of: &mut T, out: &mut [u8]) -> Option<usize> {
-        if let Some(len) = self.poll_token(now, out) {
-            return Some(len);
+    fn write<T: Transport>(&mut self, now: Time, of: &mut T, out: &mut [u8]) -> Option<Written> {
+        if let Some(written) = self.poll_token(now, out) {
+            return Some(written);
         }
+        let (held, until) = self.probation.held(now);
+        let all_held = of.hold(held, until);
         let keyless = self.current.is_expired(now).then(|| now + KEYLESS);
-        self.blocked_until = keyless.or_else(|| self.probation.blocked_until(now));
+        self.blocked_until = keyless.or(until.filter(|_| all_held));
         if self.blocked_until.is_some() {
             return None;
         }
-        let len = self.current.write(now, of, out)?;
-        self.probation.on_sent(len);
-        Some(len)
+        let written = self.current.write(now, of, out)?;
+        self.probation.on_sent(written.path, written.len);
+        Some(written)
     }
 
     fn has_received(&self) -> bool {
@@ -161,9 +171,9 @@ impl Link for Numbered {
         self.probation.next_timeout()
     }
 
-    fn handle_moved(&mut self, now: Time) {
+    fn handle_moved(&mut self, now: Time, path: PathId) {
         if let Some(token) = self.current.draw_token(self.probation.count) {
-            self.probation.begin(now, token);
+            self.probation.begin(now, path, token);
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Mobiles and a base over a lossy carrier in virtual time.
 
+mod bond;
 mod floods;
 mod keys;
 mod many;

@@ -56,7 +56,7 @@ fn an_address_that_does_not_answer_is_sent_little() {
         w.mobiles[0].0 = 2_000 + n;
         while w.association().write(id, &[7; 16_384]).unwrap() > 0 {}
         let now = w.now;
-        w.mobile().handle_roamed(now);
+        w.mobile().handle_roamed(now, PathId::FIRST);
         w.run(Duration::from_millis(1));
         spoofed += 1;
     }
@@ -77,7 +77,7 @@ fn a_mobile_that_moves_has_its_rate_again_after_a_round_trip() {
     let before = download(&mut w, id, Duration::from_secs(2));
     w.mobiles[0].0 = 2;
     let now = w.now;
-    w.mobile().handle_roamed(now);
+    w.mobile().handle_roamed(now, PathId::FIRST);
     let after = download(&mut w, id, Duration::from_secs(2));
     assert!(after * 10 > before * 8, "{after} after {before}");
     assert_eq!(w.association().peer(), Some(2));
@@ -90,7 +90,7 @@ fn only_the_challenged_address_can_respond() {
     let (mut w, id) = downloading();
     w.mobiles[0].0 = 2;
     let now = w.now;
-    w.mobile().handle_roamed(now);
+    w.mobile().handle_roamed(now, PathId::FIRST);
     // Its responses are caught on the way.
     w.run(Duration::from_millis(30));
     w.loss = 1.0;

@@ -84,7 +84,7 @@ fn a_buffer_that_is_too_short_gets_nothing() {
         let id = world.connection();
         bulk(&mut world, &[id], 3000);
         assert_eq!(poll_all(&mut world.mobile, world.now).len(), 3);
-        world.mobile.handle_moved(world.now);
+        world.mobile.handle_moved(world.now, PathId::FIRST);
         for short in [0, 15, 16] {
             let mut out = [0; 16];
             for _ in 0..3 {

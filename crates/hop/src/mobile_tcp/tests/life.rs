@@ -272,14 +272,14 @@ fn link_events_stop_and_start_the_timers() {
     let id = world.connection();
     world.mobile.write(id, b"into the dark").unwrap();
     poll_all(&mut world.mobile, world.now);
-    world.mobile.handle_link_event(world.now, LinkEvent::Down);
+    world.mobile.handle_link_event(world.now, PathId::FIRST, LinkEvent::Down);
     world.mobile.write(id, b", and more").unwrap();
     assert_eq!(poll(&mut world.mobile, world.now), None);
     assert_eq!(world.mobile.next_timeout(), Some(world.now + Duration::from_secs(1)));
     world.now += Duration::from_millis(999);
     world.mobile.handle_timeout(world.now);
     assert_eq!((poll(&mut world.mobile, world.now), world.mobile.own_stats().expiries), (None, 0));
-    world.mobile.handle_link_event(world.now, LinkEvent::Up);
+    world.mobile.handle_link_event(world.now, PathId::FIRST, LinkEvent::Up);
     world.settle();
     assert_eq!(read(&mut world.base, id), b"into the dark, and more");
 }
@@ -292,7 +292,7 @@ fn a_link_that_is_down_is_tried_without_a_link_up_event() {
     let id = world.connection();
     world.mobile.write(id, b"into the dark").unwrap();
     poll_all(&mut world.mobile, world.now);
-    world.mobile.handle_link_event(world.now, LinkEvent::Down);
+    world.mobile.handle_link_event(world.now, PathId::FIRST, LinkEvent::Down);
     let (begun, mut tries) = (world.now, 0);
     while world.now < begun + Duration::from_secs(10) {
         world.now = world.mobile.next_timeout().unwrap();
@@ -314,7 +314,7 @@ fn a_move_tries_what_is_unanswered_at_once() {
         world.mobile.write(id, b"x").unwrap();
         poll_all(&mut world.mobile, world.now);
         match moved {
-            true => world.mobile.handle_moved(world.now),
+            true => world.mobile.handle_moved(world.now, PathId::FIRST),
             false => world.mobile.probe(world.now),
         }
         world.settle();

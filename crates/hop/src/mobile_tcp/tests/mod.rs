@@ -20,6 +20,7 @@ use lasthop_wire::mobile_tcp::{Cid, Code, Control, DataHeader, Packet, Seq16};
 
 use super::*;
 use crate::config::Limits;
+use crate::path_id::PathId;
 use crate::streams::{RecvState, StreamError, StreamEvent, StreamId, Streams};
 use crate::transport::{CloseReason, LOST, Role, Transport};
 

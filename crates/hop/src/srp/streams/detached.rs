@@ -6,6 +6,7 @@ use lasthop_stream::RangeSet;
 use lasthop_wire::frame::{Frame, Frames};
 
 use super::stream::Stream;
+use crate::path_id::PathNumbers;
 use crate::srp::content::Piece;
 use crate::streams::{RecvState, StreamState};
 
@@ -20,12 +21,12 @@ struct Detached {
     acked: u64,
     /// What was acknowledged beyond.
     beyond: RangeSet,
-    /// The first datagram that was sent later: its acknowledgement covers all that arrived before.
-    since: u64,
+    /// The first datagrams that were sent later: their acknowledgements cover all that arrived before.
+    since: PathNumbers,
 }
 
 impl Detached {
-    fn of(stream: &Stream, since: u64) -> Self {
+    fn of(stream: &Stream, since: PathNumbers) -> Self {
         let (acked, beyond) = stream.send.acknowledged();
         Self { acked, beyond: beyond.clone(), since }
     }
@@ -41,7 +42,7 @@ impl Detached {
 
 /// Before which offset the peer has all bytes of a stream, if these pieces of it have arrived as well.
 pub(super) fn acked_with(stream: &Stream, arrived: impl Iterator<Item = Piece>) -> u64 {
-    let mut detached = Detached::of(stream, 0);
+    let mut detached = Detached::of(stream, PathNumbers::NONE);
     arrived.for_each(|piece| detached.on_acked(piece));
     detached.acked
 }
@@ -86,8 +87,8 @@ impl DetachedStreams {
         frames.any(|frame| matches!(frame, Frame::Stream(f) if self.streams.contains_key(&f.id)))
     }
 
-    /// A stream is taken out before the datagram with number `since` leaves.
-    pub(super) fn insert(&mut self, id: u64, stream: &Stream, since: u64) {
+    /// A stream is taken out before the datagrams with the numbers `since` leave.
+    pub(super) fn insert(&mut self, id: u64, stream: &Stream, since: PathNumbers) {
         if self.streams.len() >= DETACHED_MAX {
             self.streams.pop_first();
         }
@@ -102,9 +103,9 @@ impl DetachedStreams {
     }
 
     /// Before which offset all bytes of a stream had arrived when it was taken out, if that is known
-    /// by an acknowledgement of `largest_acked`.
-    pub(super) fn arrived(&self, id: u64, largest_acked: u64) -> Option<u64> {
+    /// because what left later was `acked` on every path.
+    pub(super) fn arrived(&self, id: u64, acked: impl Fn(&PathNumbers) -> bool) -> Option<u64> {
         let detached = self.streams.get(&id)?;
-        (largest_acked >= detached.since).then_some(detached.acked)
+        acked(&detached.since).then_some(detached.acked)
     }
 }

@@ -28,6 +28,7 @@ use lasthop_units::{Bytes, Rate};
 use super::content::Content;
 use crate::clients;
 use crate::config::{HopConfig, Limits};
+use crate::path_id::PathNumbers;
 use crate::streams::{RecvState, StreamError, StreamEvent, StreamId, StreamState};
 use crate::transport::{LOST, Role};
 use buffers::Buffers;
@@ -316,12 +317,12 @@ impl StreamSet {
         changed
     }
 
-    /// Takes a stream out, before the datagram with this number leaves.
-    pub(super) fn detach(&mut self, id: u64, next_number: u64) -> Option<StreamState> {
+    /// Takes a stream out, before the datagrams with these numbers leave.
+    pub(super) fn detach(&mut self, id: u64, next_numbers: PathNumbers) -> Option<StreamState> {
         self.streams.get(id).filter(|stream| stream.can_move())?;
         let stream = self.streams.remove(id)?;
         self.buffers.forget(&stream);
-        self.detached.insert(id, &stream, next_number);
+        self.detached.insert(id, &stream, next_numbers);
         self.division.leave(stream.priority);
         self.numbers.close(id);
         self.buffered -= stream.send.buffered();
@@ -335,8 +336,8 @@ impl StreamSet {
     }
 
     /// Of a stream that was taken out, before which offset all bytes had come to the peer by then.
-    pub(super) fn arrived(&self, id: u64, largest_acked: u64) -> Option<u64> {
-        self.detached.arrived(id, largest_acked)
+    pub(super) fn arrived(&self, id: u64, acked: impl Fn(&PathNumbers) -> bool) -> Option<u64> {
+        self.detached.arrived(id, acked)
     }
 
     /// Before which offset the peer has all bytes of a stream, if `arrived` has arrived as well.

@@ -134,7 +134,7 @@ fn a_silence_of_another_path_keeps_back_nothing_from_an_unmeasured_one() {
         w.step(Time::from_secs(4));
         while w.step(Time::from_secs(5)) {}
         assert!(w.ends[0][0].stats().silent);
-        w.ends[0][0].handle_moved(w.now);
+        w.ends[0][0].handle_moved(w.now, PathId::FIRST);
         w.ends[0][0].write(id, &[0; 20_000]).unwrap();
         let offered = w.pipes[0].offered;
         while w.step(Time::from_millis(5035)) {}

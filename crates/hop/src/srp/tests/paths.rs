@@ -1,9 +1,11 @@
 //! Several paths under one association.
 
+use lasthop_units::LinkEvent;
+
 use super::*;
 use crate::streams::StreamEvent;
 
-/// Two ends with a pipe each way for each path. A path's name leaves its pipe's place as remainder.
+/// Two ends with a pipe each way for each path.
 struct Bond {
     now: Time,
     ends: [Srp; 2],
@@ -21,7 +23,7 @@ impl Bond {
         let mut ends = pair(&config, &config, Time::ZERO);
         let pipes = ways.iter().enumerate().map(|(n, (mbps, ms, loss))| {
             if n > 0 {
-                ends.iter_mut().for_each(|end| end.add_path(Time::ZERO, PathId(n as u8)));
+                ends.iter_mut().for_each(|end| assert!(end.add_path(Time::ZERO, PathId(n as u8))));
             }
             ["up", "down"].map(|way| Pipe {
                 rate: Rate::from_mbps(*mbps),
@@ -43,10 +45,9 @@ impl Bond {
         let mut buf = [0; 2000];
         for side in 0..2 {
             while let Some(p) = self.ends[side].poll(self.now, &mut buf) {
-                let id = usize::from(p.path.0);
-                let path = id % self.pipes.len();
+                let path = usize::from(p.path.0);
                 let silent = self.is_dark(path);
-                self.pipes[path][side].send(self.now, silent, id, p.number, &buf[..p.len]);
+                self.pipes[path][side].send(self.now, silent, path, p.number, &buf[..p.len]);
             }
         }
         let arrivals = self.pipes.iter().flatten().filter_map(|p| p.flying.front().map(|f| f.0));
@@ -213,25 +214,29 @@ fn a_dark_path_is_left_and_used_again() {
     }
 }
 
-/// SRP-38: paths come and go, under the names of others never, and the bytes are the same.
+/// SRP-40: links are lost and come back, as their mobile is told at once and its base never, and the bytes are the same.
 #[test]
-fn paths_come_and_go() {
+fn links_come_and_go() {
     let mut w = Bond::new(3, &[(20, 20, 0.02), (10, 40, 0.02), (5, 100, 0.02)]);
     let mut random = Seed::from_u64(3).stream("paths");
-    let mut ids: [Option<u8>; 3] = [Some(0), Some(1), Some(2)];
     for second in 1..20 {
         Download::run(&mut w, 1_000_000, Time::from_secs(second));
-        let path = random.below(3) as usize;
-        let gone = ids[path].filter(|_| ids.iter().flatten().count() > 1);
-        let new = ids[path].is_none().then_some(path as u8 + 3 * second as u8);
-        for end in &mut w.ends {
-            gone.into_iter().for_each(|id| end.remove_path(w.now, PathId(id)));
-            new.into_iter().for_each(|id| end.add_path(w.now, PathId(id)));
-        }
-        ids[path] = new.or(ids[path].filter(|_| gone.is_none()));
-        let there: Vec<u8> = w.ends[0].paths().map(|id| id.0).collect();
-        assert_eq!(there.len(), ids.iter().flatten().count(), "{there:?} {ids:?}");
+        let (now, path) = (w.now, random.below(3) as usize);
+        let there = (0..3).filter(|path| !w.is_dark(*path)).count();
+        let event = match w.dark.iter_mut().find(|dark| dark.0 == path && dark.2 == Time::NEVER) {
+            Some(dark) => {
+                dark.2 = now;
+                LinkEvent::Up
+            }
+            None if there > 1 => {
+                w.dark.push((path, now, Time::NEVER));
+                LinkEvent::Down
+            }
+            None => continue,
+        };
+        w.ends[0].handle_link_event(now, PathId(path as u8), event);
     }
+    assert!(w.dark.len() > 5, "{:?}", w.dark);
     let done = Download::run(&mut w, 1_000_000, Time::from_secs(40));
     assert_eq!(done.came.last().map(|(_, bytes)| *bytes), Some(1_000_000));
 }

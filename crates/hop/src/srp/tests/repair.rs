@@ -125,7 +125,7 @@ fn a_link_up_event_resumes_at_once() {
     bulk.run(&mut w, Time::from_secs(203));
     // By now the silence is probed four times a second.
     let now = w.now;
-    w.ends[0][1].handle_link_event(now, LinkEvent::Up);
+    w.ends[0][1].handle_link_event(now, PathId::FIRST, LinkEvent::Up);
     bulk.run(&mut w, now + Duration::from_secs(1));
     let first = bulk.progress.iter().find(|p| p.0 > now).map(|p| p.0 - now);
     assert!(first.is_some_and(|t| t < Duration::from_millis(70)), "{first:?}");
@@ -146,7 +146,7 @@ fn a_probe_with_nothing_to_repeat_carries_what_waits() {
     let mut little = Bulk::start(&mut w, 1, 500);
     little.pump(&mut w);
     let now = w.now;
-    w.ends[0][1].handle_link_event(now, LinkEvent::Up);
+    w.ends[0][1].handle_link_event(now, PathId::FIRST, LinkEvent::Up);
     little.run(&mut w, now + Duration::from_secs(1));
     let one_way = w.pipes[1].delay + Duration::from_millis(1);
     assert!(little.first_byte - now <= one_way, "{:?}", little.first_byte - now);
@@ -155,7 +155,7 @@ fn a_probe_with_nothing_to_repeat_carries_what_waits() {
 #[test]
 fn a_link_reported_down_is_still_probed() {
     let mut w = Pairs::new(1);
-    w.ends[0][1].handle_link_event(Time::ZERO, LinkEvent::Down);
+    w.ends[0][1].handle_link_event(Time::ZERO, PathId::FIRST, LinkEvent::Down);
     let mut bulk = Bulk::start(&mut w, 1, 100_000);
     bulk.run(&mut w, Time::from_secs(5));
     assert_eq!(bulk.read, 100_000);

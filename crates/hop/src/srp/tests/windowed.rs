@@ -132,7 +132,7 @@ fn a_link_up_event_does_not_wait_for_the_timer() {
     let mut bulk = Bulk::start(&mut w, 1, FOREVER);
     bulk.run(&mut w, Time::from_millis(8_100));
     let now = w.now;
-    w.ends[0][1].handle_link_event(now, lasthop_units::LinkEvent::Up);
+    w.ends[0][1].handle_link_event(now, PathId::FIRST, lasthop_units::LinkEvent::Up);
     bulk.run(&mut w, now + Duration::from_secs(1));
     let first = bulk.progress.iter().find(|p| p.0 > now).map(|p| p.0 - now);
     assert!(first.is_some_and(|t| t < Duration::from_millis(310)), "{first:?}");

@@ -1,19 +1,20 @@
-//! Keyed hashes of path challenges and their responses.
+//! Keys of an association's paths: for challenges and responses, and for data on all paths but the first.
 
 use blake2::Blake2sMac;
 use blake2::digest::consts::U16;
 use blake2::digest::{FixedOutput, KeyInit, Mac};
 use lasthop_wire::datagram::Token;
 
-use super::aead::{Secret, derive};
+use super::aead::{Cipher, OpeningKey, SealingKey, Secret, derive};
 
-/// What authenticates challenges and responses, each direction's by its own key.
-pub struct TokenKeys {
+/// What authenticates challenges and responses, and what the keys of further paths come from; each direction has its
+/// own.
+pub struct PathSecrets {
     send: Secret,
     recv: Secret,
 }
 
-impl TokenKeys {
+impl PathSecrets {
     pub(super) fn new(send: &Secret, recv: &Secret) -> Self {
         let key = |secret| derive(secret, b"path token");
         Self { send: key(send), recv: key(recv) }
@@ -24,11 +25,16 @@ impl TokenKeys {
         mac.chain_update(&token.to_bytes()[..Token::COVERED])
     }
 
-    /// Makes a challenge, or a response to one, for `receiver`.
-    pub fn make(&self, response: bool, receiver: u32, token: [u8; 8]) -> Token {
-        let mut made = Token { response, receiver, token, mac: [0; 16] };
-        made.mac = Self::keyed(&self.send, &made).finalize_fixed().into();
-        made
+    /// Authenticates a challenge, or a response to one.
+    pub fn make(&self, token: Token) -> Token {
+        Token { mac: Self::keyed(&self.send, &token).finalize_fixed().into(), ..token }
+    }
+
+    /// The keys of a path that is not the first. Each path has its own, so that its packet numbers are its own.
+    pub fn of_path(&self, path: u8, cipher: Cipher) -> (SealingKey, OpeningKey) {
+        let label = [&b"data of path "[..], &[path]].concat();
+        let secret = |direction| derive(direction, &label);
+        (SealingKey::new(cipher, secret(&self.send)), OpeningKey::new(cipher, secret(&self.recv)))
     }
 
     /// Whether the peer made it.
