@@ -26,6 +26,16 @@ pub const WIRED_CONGESTION: &str = "cubic";
 /// The interface of the radio, at the base and at the mobile.
 pub const RADIO: &str = "radio0";
 
+/// The interface of a radio beside the first, from 1 on.
+pub fn radio_beside(n: usize) -> String {
+    format!("radio{n}")
+}
+
+/// The network of a radio beside the first.
+fn network_beside(n: usize) -> u16 {
+    2 + n as u16
+}
+
 const HOP_PORT: u16 = 4433;
 const PROXY_PORT: u16 = 1080;
 
@@ -66,6 +76,8 @@ pub struct Topology {
     pub wired: RadioConfig,
     /// The radio.
     pub radio: RadioConfig,
+    /// Radios beside it. All lead to the base, and carry IP packets.
+    pub beside: Vec<RadioConfig>,
     /// What the radio carries.
     pub medium: Medium,
     /// The MTU of the radio's interfaces, if not what the radio carries. Larger than that, the
@@ -96,6 +108,7 @@ impl Default for Topology {
         Self {
             wired: RadioConfig::both(wired),
             radio: RadioConfig::both(radio),
+            beside: Vec::new(),
             medium: Medium::default(),
             interface_mtu: None,
             seed: Seed::from_u64(0),
@@ -122,6 +135,8 @@ pub struct Lab {
     pub wired: Option<Air>,
     /// The radio.
     pub radio: Air,
+    /// Radios beside it.
+    pub beside: Vec<Air>,
     /// The fixed host.
     pub fixed: Netns,
     /// The base.
@@ -162,9 +177,17 @@ impl Lab {
                 host.ip(&format!("link set dev {RADIO} address {mac}\n"))?;
             }
         }
-        let lab = Self { wired: Some(wired), radio, fixed, base, mobile, loopback: None };
+        let beside = topology.beside.iter().zip(1..).map(|(config, n)| {
+            let name = radio_beside(n);
+            Air::between(&base, &mobile, &name, config, seed.child(&name))
+        });
+        let beside = beside.collect::<Result<_, _>>()?;
+        let lab = Self { wired: Some(wired), radio, beside, fixed, base, mobile, loopback: None };
         lab.configure_links(topology)?;
         lab.configure_routes()?;
+        for (config, n) in topology.beside.iter().zip(1..) {
+            lab.configure_beside(config, n)?;
+        }
         Ok(lab)
     }
 
@@ -182,6 +205,7 @@ impl Lab {
         Ok(Self {
             wired: None,
             radio: air,
+            beside: Vec::new(),
             fixed: here.clone(),
             base: here.clone(),
             mobile: here,
@@ -202,6 +226,32 @@ impl Lab {
             host.ip(&format!("link set dev {interface} mtu {mtu}\n"))?;
             let addresses = prefixes(net, n);
             host.interface_up(interface, if mtu >= 1280 { &addresses } else { &addresses[..1] })?;
+        }
+        Ok(())
+    }
+
+    fn configure_beside(&self, config: &RadioConfig, n: usize) -> Result<(), LabError> {
+        let (name, net) = (radio_beside(n), network_beside(n));
+        for (host, own) in [(&self.base, 1), (&self.mobile, 2)] {
+            host.ip(&format!("link set dev {name} mtu {}\n", interface_mtu(config)))?;
+            host.interface_up(&name, &prefixes(net, own))?;
+        }
+        self.route_beside(n)
+    }
+
+    /// Gives the mobile the routes by a radio beside the first, which go with its interface. The first radio's go before.
+    ///
+    /// # Errors
+    ///
+    /// `ip` refused.
+    pub fn route_beside(&self, n: usize) -> Result<(), LabError> {
+        let name = radio_beside(n);
+        for family in self.families()? {
+            let gateway = address(family, network_beside(n), 1);
+            self.mobile.ip(&format!(
+                "route replace default via {gateway} dev {name} metric {}\n",
+                2000 + n
+            ))?;
         }
         Ok(())
     }

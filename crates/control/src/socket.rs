@@ -31,8 +31,8 @@ use thiserror::Error;
 pub use self::client::{RequestError, query, query_with_past, request};
 pub use self::report::{
     AgentReport, AssociationReport, BaseReport, ConnectionReport, Counters, HandoffReport,
-    HandoffState, Handoffs, InterfaceReport, MemoryReport, PacketReport, PastReport, PeerReport,
-    PriorityReport, Report, TunReport, UdpReport,
+    HandoffState, Handoffs, InterfaceReport, MemoryReport, PacketReport, PastReport, PathReport,
+    PeerReport, PriorityReport, Report, TunReport, UdpReport,
 };
 pub use self::request::{Answer, unknown_base};
 pub use self::request::{IN_MAX, Link, PRIORITY_MAX, Reloaded, Reply, Request, Target};

@@ -46,7 +46,7 @@ pub use packet_class::PacketClass;
 pub use packets::{OutgoingPacket, PacketError, PacketStats};
 pub use path_id::{PATHS_MAX, PathId, PathNumbers, PathSet};
 pub use saved_path::SavedPath;
-pub use stats::HopStats;
+pub use stats::{HopStats, PathStats};
 pub use streams::{RecvState, StreamError, StreamEvent, StreamId, StreamState, Streams};
 pub use transport::{CloseReason, LOST, Packet, Role, Transport};
 pub use unreachable::Unreachable;

@@ -3,6 +3,7 @@ use core::time::Duration;
 use lasthop_units::{Bytes, Rate};
 
 use crate::packets::PacketStats;
+use crate::path_id::PathId;
 
 /// Plain counters and present values of one end of a hop.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -55,4 +56,31 @@ pub struct HopStats {
     pub reordering: Duration,
     /// What became of packets.
     pub packets: PacketStats,
+}
+
+/// Counters and present values of one path.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct PathStats {
+    /// Which.
+    pub id: PathId,
+    /// Smoothed round trip; zero before the first.
+    pub srtt: Duration,
+    /// Least round trip of late.
+    pub min_rtt: Duration,
+    /// Queue on the way to the peer, as last seen.
+    pub queue: Duration,
+    /// Rate at which datagrams are paced out.
+    pub pacing_rate: Rate,
+    /// What the path was last measured to deliver.
+    pub delivery_rate: Rate,
+    /// Share of datagrams lost, of late, from 0 to 1.
+    pub loss: f64,
+    /// Largest carrier payload known to pass.
+    pub mtu: Bytes,
+    /// Nothing comes back by it at the moment.
+    pub silent: bool,
+    /// Sent by it, with all headers.
+    pub bytes_sent: Bytes,
+    /// Received by it, with all headers.
+    pub bytes_received: Bytes,
 }

@@ -8,7 +8,7 @@ use crate::config::Limits;
 use crate::lane::PacketLane;
 use crate::path_id::{PathId, PathNumbers, PathSet};
 use crate::saved_path::SavedPath;
-use crate::stats::HopStats;
+use crate::stats::{HopStats, PathStats};
 use crate::streams::Streams;
 
 /// The reset code of streams whose association was lost: above all codes of the session.
@@ -208,4 +208,9 @@ pub trait Transport: Streams + Sized {
 
     /// Counters and present values.
     fn stats(&self) -> HopStats;
+
+    /// The same of each path, where the transport has several.
+    fn path_stats(&self) -> impl Iterator<Item = PathStats> {
+        core::iter::empty()
+    }
 }

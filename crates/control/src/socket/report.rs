@@ -302,6 +302,37 @@ reports! {
         /// What became of packets that are carried beside the streams; absent where there were none.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub packets: Option<PacketReport>,
+        /// The paths that it uses together; absent where there is one.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        pub paths: Vec<PathReport>,
+    }
+
+    /// One of the paths of an association.
+    pub struct PathReport {
+        /// What the mobile calls its link; at a base, the path's number.
+        pub name: String,
+        /// Where the peer is by it.
+        pub address: Option<String>,
+        /// `up` or `silent`.
+        pub state: String,
+        /// The rate at which it may send, in bit/s.
+        pub pacing_bps: Option<u64>,
+        /// The rate at which it delivers, in bit/s.
+        pub delivery_bps: Option<u64>,
+        /// The share of what was sent that was lost, of late.
+        pub loss: f64,
+        /// Smoothed round trip, milliseconds.
+        pub srtt_ms: Option<f64>,
+        /// Least round trip, milliseconds.
+        pub min_rtt_ms: Option<f64>,
+        /// The round trip beyond its least, milliseconds.
+        pub queue_ms: Option<f64>,
+        /// The longest datagram, bytes.
+        pub mtu: u64,
+        /// Sent by it, with all headers.
+        pub bytes_sent: u64,
+        /// Received by it, with all headers.
+        pub bytes_received: u64,
     }
 
     /// What became of an association's packets, at this end: IP packets, and not the datagrams that carry them.

@@ -28,6 +28,16 @@ pub(crate) enum Route {
     Ethernet(Mac),
 }
 
+impl Route {
+    /// The same by another link.
+    pub(crate) fn by(self, link: usize) -> Self {
+        match self {
+            Self::Internet(route) => Self::Internet(udp::Route { socket: link, ..route }),
+            other => other,
+        }
+    }
+}
+
 impl CarrierAddress for Route {
     fn source(&self) -> [u8; 8] {
         match self {
@@ -72,17 +82,30 @@ pub(crate) trait Carrier: Send {
     /// Tries again what did not go.
     fn handle_timeout(&mut self, _turn: &mut Turn<'_>) {}
 
-    /// What has become of the interface below, once for each change.
-    fn poll_link_event(&mut self) -> Option<LinkEvent> {
+    /// What has become of the interface below a link, once for each change.
+    fn poll_link_event(&mut self) -> Option<(usize, LinkEvent)> {
         None
     }
+
+    /// How many links datagrams may go by.
+    fn links(&self) -> usize {
+        1
+    }
+
+    /// What people call a link.
+    fn link_name(&self, link: usize) -> String {
+        link.to_string()
+    }
+
+    /// A link's interface may be another of the same name, or have come only now.
+    fn renew(&mut self, _turn: &mut Turn<'_>, _link: usize) {}
 
     /// The network's next error for datagrams to `peer`.
     fn poll_unreachable(&mut self, _peer: Route) -> Option<Unreachable> {
         None
     }
 
-    /// The route to an Internet address; `None` if the carrier knows no such addresses.
+    /// The route to an Internet address by the first link; `None` if the carrier knows no such addresses.
     fn route_to(&self, _peer: SocketAddr) -> Option<Route> {
         None
     }

@@ -72,6 +72,8 @@ struct Socket {
     fd: OwnedFd,
     state: UdpSocketState,
     ipv6: bool,
+    /// The interface that its datagrams leave by, if that is not the routes' choice.
+    interface: Option<u32>,
     readable: bool,
     /// The network's errors for what was sent, if they are read.
     errors: Option<Errors>,
@@ -141,22 +143,39 @@ thread_local! {
 
 /// UDP sockets and the buffer that all of them send from.
 pub(crate) struct Udp {
-    sockets: Vec<Socket>,
+    /// `None` where the kernel has yet to give one.
+    sockets: Vec<Option<Socket>>,
+    /// How those are opened that are to reach every address.
+    openings: Vec<Opening>,
     batch: Batch,
-    missing: Option<Missing>,
-    event: Option<LinkEvent>,
+    event: Option<(usize, LinkEvent)>,
 }
 
-/// The one socket that is to reach every address, which the kernel has yet to give.
-struct Missing {
-    /// By which it will be watched, once it is to be.
+/// How a socket is opened that is to reach every address.
+struct Opening {
+    /// What people call it, if it is one of several.
+    name: String,
+    /// The interface that its datagrams leave by, if that is not the routes' choice.
+    interface: Option<String>,
+    /// What it is marked with.
+    mark: Option<u32>,
+    /// By which it is watched, once it is to be.
     key: Option<Key>,
     /// When the kernel is asked for it.
     at: Time,
     /// That there is none was reported.
     told: bool,
-    /// What it is marked with.
-    mark: Option<u32>,
+}
+
+impl Opening {
+    fn open(&self, turn: &mut Turn<'_>, key: Key) -> io::Result<Socket> {
+        let socket = Socket::anywhere(self.interface.as_deref())?;
+        if let Some(mark) = self.mark {
+            SockRef::from(&socket.fd).set_mark(mark)?;
+        }
+        turn.reactor.add(&socket.fd, Interest::Read, turn.source(key))?;
+        Ok(socket)
+    }
 }
 
 impl Udp {
@@ -178,18 +197,19 @@ impl Udp {
         let mut all: Vec<Self> = (0..workers).map(|_| Self::over(Vec::new())).collect();
         for addr in addrs {
             let sockets = Socket::bind_shared(*addr, workers).map_err(|e| (*addr, e))?;
-            all.iter_mut().zip(sockets).for_each(|(udp, socket)| udp.sockets.push(socket));
+            all.iter_mut().zip(sockets).for_each(|(udp, socket)| udp.sockets.push(Some(socket)));
         }
         Ok(all)
     }
 
     /// Whether IPv6 comes here too.
     pub(crate) fn is_ipv6(&self) -> bool {
-        self.sockets.iter().any(|socket| socket.ipv6)
+        self.sockets.iter().flatten().any(|socket| socket.ipv6)
     }
 
     fn over(sockets: Vec<Socket>) -> Self {
-        Self { sockets, batch: Batch::new(), missing: None, event: None }
+        let sockets = sockets.into_iter().map(Some).collect();
+        Self { sockets, openings: Vec::new(), batch: Batch::new(), event: None }
     }
 
     /// One socket that reaches every address, of IPv4 alone where there is no IPv6. It receives what the
@@ -198,43 +218,69 @@ impl Udp {
     ///
     /// With a mark, routing rules can tell its datagrams from others; that needs CAP_NET_ADMIN.
     pub(crate) fn anywhere(mark: Option<u32>) -> Self {
-        let missing = Missing { key: None, at: Time::NEVER, told: false, mark };
-        Self { missing: Some(missing), ..Self::over(Vec::new()) }
+        Self::opening(&[("any", None)], mark)
     }
 
-    /// Opens and watches the socket that is missing.
-    fn open_missing(&mut self, turn: &mut Turn<'_>) {
-        let Some(missing) = &mut self.missing else { return };
-        let Some(key) = missing.key else { return };
-        let opened = Socket::anywhere().and_then(|socket| {
-            if let Some(mark) = missing.mark {
-                SockRef::from(&socket.fd).set_mark(mark)?;
-            }
-            turn.reactor.add(&socket.fd, Interest::Read, turn.source(key))?;
-            Ok(socket)
-        });
-        match opened {
+    /// The same for each of these links, which have a name and an interface: what goes by a link leaves by its interface,
+    /// whatever the routes are.
+    pub(crate) fn by_links<'a>(
+        links: impl Iterator<Item = (&'a str, &'a str)>,
+        mark: Option<u32>,
+    ) -> Self {
+        let links: Vec<_> = links.map(|(name, interface)| (name, Some(interface))).collect();
+        Self::opening(&links, mark)
+    }
+
+    fn opening(links: &[(&str, Option<&str>)], mark: Option<u32>) -> Self {
+        let opening = |(name, interface): &(&str, Option<&str>)| Opening {
+            name: (*name).to_owned(),
+            interface: interface.map(str::to_owned),
+            mark,
+            key: None,
+            at: Time::NEVER,
+            told: false,
+        };
+        Self {
+            sockets: links.iter().map(|_| None).collect(),
+            openings: links.iter().map(opening).collect(),
+            ..Self::over(Vec::new())
+        }
+    }
+
+    /// Opens and watches a socket that is missing.
+    fn open(&mut self, turn: &mut Turn<'_>, n: usize) {
+        let Some(opening) = self.openings.get_mut(n) else { return };
+        let Some(key) = opening.key else { return };
+        match opening.open(turn, key) {
             Ok(socket) => {
                 // Whoever waits does so no longer than it has to.
-                self.event = missing.told.then_some(LinkEvent::Up);
-                self.sockets.push(socket);
-                self.missing = None;
+                let told = std::mem::replace(&mut opening.told, false);
+                self.event = told.then_some((n, LinkEvent::Up));
+                self.sockets[n] = Some(socket);
+                opening.at = Time::NEVER;
             }
             Err(error) => {
-                missing.at = turn.now + OPEN_AGAIN;
-                if !std::mem::replace(&mut missing.told, true) {
-                    tracing::warn!(%error, "no UDP socket: trying again");
+                opening.at = turn.now + OPEN_AGAIN;
+                if !std::mem::replace(&mut opening.told, true) {
+                    tracing::warn!(%error, link = opening.name, "no UDP socket: trying again");
                 }
             }
         }
     }
 
+    fn socket(&mut self, n: usize) -> Option<&mut Socket> {
+        self.sockets.get_mut(n)?.as_mut()
+    }
+
     /// Sends the batch. False if the kernel would not take it now: it is kept.
     fn flush(&mut self) -> bool {
         let Batch { len, segment, segments, route, .. } = self.batch;
-        if let Some(socket) = self.sockets.get_mut(route.socket)
+        let is_only = self.sockets.len() == 1;
+        if let Some(Some(socket)) = self.sockets.get_mut(route.socket)
             && segments > 0
             && !socket.send(&self.batch.buf[..len], (segments > 1).then_some(segment), route)
+            // A link that takes nothing keeps nothing from the others: to the hop that is loss.
+            && is_only
         {
             return false;
         }
@@ -246,17 +292,19 @@ impl Udp {
 impl Carrier for Udp {
     fn watch(&mut self, turn: &mut Turn<'_>, keys: &mut dyn FnMut(usize) -> Key) -> io::Result<()> {
         for (n, socket) in self.sockets.iter().enumerate() {
-            turn.reactor.add(&socket.fd, Interest::Read, turn.source(keys(n)))?;
+            if let Some(socket) = socket {
+                turn.reactor.add(&socket.fd, Interest::Read, turn.source(keys(n)))?;
+            }
         }
-        if let Some(missing) = &mut self.missing {
-            missing.key = Some(keys(0));
+        for n in 0..self.openings.len() {
+            self.openings[n].key = Some(keys(n));
+            self.open(turn, n);
         }
-        self.open_missing(turn);
         Ok(())
     }
 
     fn ready(&mut self, _turn: &mut Turn<'_>, n: usize, readiness: Readiness) {
-        if let Some(socket) = self.sockets.get_mut(n) {
+        if let Some(socket) = self.socket(n) {
             socket.readable |= readiness.readable;
             if readiness.ended {
                 socket.read_errors();
@@ -265,7 +313,7 @@ impl Carrier for Udp {
     }
 
     fn readable(&self) -> bool {
-        self.sockets.iter().any(|socket| socket.readable)
+        self.sockets.iter().flatten().any(|socket| socket.readable)
     }
 
     fn is_blocked(&self) -> bool {
@@ -275,7 +323,8 @@ impl Carrier for Udp {
     /// The time is the kernel's, from when a datagram arrived, and not that of a loop that was late.
     fn receive(&mut self, clock: &Clock, take: &mut dyn FnMut(Time, carrier::Route, &mut [u8])) {
         BUFFERS.with_borrow_mut(|pieces| {
-            for (n, socket) in self.sockets.iter_mut().enumerate() {
+            let sockets = self.sockets.iter_mut().enumerate();
+            for (n, socket) in sockets.filter_map(|(n, socket)| Some((n, socket.as_mut()?))) {
                 for _ in 0..CALLS_MAX {
                     if !socket.readable {
                         break;
@@ -293,7 +342,7 @@ impl Carrier for Udp {
         }
         while let Some((route, len)) = poll(&mut self.batch.buf[self.batch.len..]) {
             let carrier::Route::Internet(route) = route else { continue };
-            let max = self.sockets.get(route.socket).map_or(1, |s| s.state.max_gso_segments());
+            let max = self.socket(route.socket).map_or(1, |s| s.state.max_gso_segments());
             if self.batch.fits(route, len, max) {
                 self.batch.push(route, len);
             } else {
@@ -307,32 +356,52 @@ impl Carrier for Udp {
     }
 
     fn next_timeout(&self) -> Option<Time> {
-        self.missing.as_ref().map(|missing| missing.at)
+        self.openings.iter().map(|opening| opening.at).min().filter(|at| *at < Time::NEVER)
     }
 
     fn handle_timeout(&mut self, turn: &mut Turn<'_>) {
-        if self.missing.as_ref().is_some_and(|missing| missing.at <= turn.now) {
-            self.open_missing(turn);
+        for n in 0..self.openings.len() {
+            if self.openings[n].at <= turn.now {
+                self.open(turn, n);
+            }
         }
     }
 
-    fn poll_link_event(&mut self) -> Option<LinkEvent> {
+    fn poll_link_event(&mut self) -> Option<(usize, LinkEvent)> {
         self.event.take()
+    }
+
+    fn links(&self) -> usize {
+        self.openings.len().max(1)
+    }
+
+    fn link_name(&self, link: usize) -> String {
+        self.openings.get(link).map(|opening| opening.name.clone()).unwrap_or_default()
+    }
+
+    fn renew(&mut self, turn: &mut Turn<'_>, link: usize) {
+        let Some(interface) = self.openings.get(link).and_then(|o| o.interface.as_deref()) else {
+            return;
+        };
+        let index = interface_index(interface);
+        if self.socket(link).is_none_or(|socket| socket.interface != index) {
+            self.sockets[link] = None;
+            self.open(turn, link);
+        }
     }
 
     fn poll_unreachable(&mut self, peer: carrier::Route) -> Option<Unreachable> {
         let carrier::Route::Internet(peer) = peer else { return None };
-        self.sockets.get_mut(peer.socket)?.errors.as_mut()?.poll(peer.peer)
+        self.socket(peer.socket)?.errors.as_mut()?.poll(peer.peer)
     }
 
-    /// By the first socket.
     fn route_to(&self, peer: SocketAddr) -> Option<carrier::Route> {
         let peer = tcp::canonical(peer);
         Some(carrier::Route::Internet(Route { peer, local: None, socket: 0 }))
     }
 
     fn places(&self) -> Vec<String> {
-        self.sockets.iter().map(|socket| tcp::local_addr(&socket.fd).to_string()).collect()
+        self.sockets.iter().flatten().map(|s| tcp::local_addr(&s.fd).to_string()).collect()
     }
 
     fn show(&self, route: carrier::Route) -> String {
@@ -382,16 +451,20 @@ impl Socket {
         rustix::net::bind(&fd, &addr)?;
         let state = UdpSocketState::new(UdpSockRef::from(&fd))?;
         let ipv6 = addr.is_ipv6();
-        Ok(Self { fd, state, ipv6, readable: false, errors: None })
+        Ok(Self { fd, state, ipv6, interface: None, readable: false, errors: None })
     }
 
-    /// As [`Udp::anywhere`] has it.
-    fn anywhere() -> io::Result<Self> {
+    /// As [`Udp::anywhere`] has it, or [`Udp::by_links`].
+    fn anywhere(interface: Option<&str>) -> io::Result<Self> {
         let wildcard = |ip: IpAddr| Self::bind(SocketAddr::new(ip, 0), false);
         let mut socket = match wildcard(Ipv6Addr::UNSPECIFIED.into()) {
             Err(e) if is_without_ipv6(&e) => wildcard(Ipv4Addr::UNSPECIFIED.into())?,
             opened => opened?,
         };
+        if let Some(interface) = interface {
+            SockRef::from(&socket.fd).bind_device(Some(interface.as_bytes()))?;
+            socket.interface = interface_index(interface);
+        }
         // Where the kernel does not tell, silence has to do.
         socket.errors = Errors::listen(&socket.state, &socket.fd).ok();
         Ok(socket)
@@ -491,94 +564,16 @@ impl Socket {
     }
 }
 
+/// `None` if there is no such interface.
+fn interface_index(name: &str) -> Option<u32> {
+    let any = rustix::net::socket(AddressFamily::INET, SocketType::DGRAM, None).ok()?;
+    rustix::net::netdevice::name_to_index(any, name).ok()
+}
+
 /// Whether a socket could not be had because this host has no IPv6.
 fn is_without_ipv6(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::AFNOSUPPORT | Errno::ADDRNOTAVAIL))
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::VecDeque;
-
-    use lasthop_kernel::reactor::Reactor;
-    use lasthop_kernel::slab::Slab;
-
-    use super::*;
-
-    fn loopback() -> Udp {
-        Udp::bind(&["127.0.0.1:0".parse().unwrap()]).unwrap()
-    }
-
-    fn send_all(udp: &mut Udp, route: carrier::Route, datagrams: &[Vec<u8>]) {
-        let mut waiting: VecDeque<_> = datagrams.iter().collect();
-        let mut reactor = Reactor::new().unwrap();
-        let mut turn = Turn::new(Time::ZERO, Clock::start(), &mut reactor);
-        udp.send(&mut turn, &mut |out| {
-            let datagram = waiting.pop_front()?;
-            out[..datagram.len()].copy_from_slice(datagram);
-            Some((route, datagram.len()))
-        });
-        assert!(waiting.is_empty());
-    }
-
-    fn receive_count(udp: &mut Udp, count: usize) -> Vec<Vec<u8>> {
-        let mut reactor = Reactor::new().unwrap();
-        let clock = Clock::start();
-        let mut turn = Turn::new(Time::ZERO, clock, &mut reactor);
-        let key = Slab::new().insert(());
-        udp.watch(&mut turn, &mut |_| key).unwrap();
-        let (mut got, mut ready) = (Vec::new(), Vec::new());
-        while got.len() < count {
-            reactor.wait(Some(Duration::from_secs(5)), &mut ready).unwrap();
-            assert!(!ready.is_empty(), "{} of {count} came", got.len());
-            let mut turn = Turn::new(Time::ZERO, clock, &mut reactor);
-            udp.ready(&mut turn, 0, ready[0].1);
-            udp.receive(&clock, &mut |_, _, datagram| got.push(datagram.to_vec()));
-        }
-        got
-    }
-
-    #[test]
-    fn datagrams_of_all_lengths_arrive_as_they_were_sent() {
-        let (mut a, mut b) = (loopback(), loopback());
-        let lengths = [1200, 1200, 1200, 700, 1200, 1, 1400, 1400, 9000, 20, 20];
-        let datagrams: Vec<Vec<u8>> =
-            lengths.iter().enumerate().map(|(i, len)| vec![i as u8; *len]).collect();
-        let route = a.route_to(b.places()[0].parse().unwrap()).unwrap();
-        send_all(&mut a, route, &datagrams);
-        assert_eq!(receive_count(&mut b, datagrams.len()), datagrams);
-    }
-
-    #[test]
-    fn a_datagram_that_waited_came_when_it_came() {
-        let (mut a, mut b) = (loopback(), loopback());
-        let (mut reactor, clock) = (Reactor::new().unwrap(), Clock::start());
-        let key = Slab::new().insert(());
-        b.watch(&mut Turn::new(Time::ZERO, clock, &mut reactor), &mut |_| key).unwrap();
-        let route = a.route_to(b.places()[0].parse().unwrap()).unwrap();
-        send_all(&mut a, route, &[vec![1; 100]]);
-        let sent = clock.now();
-        std::thread::sleep(Duration::from_millis(50));
-        let mut ready = Vec::new();
-        reactor.wait(Some(Duration::from_secs(5)), &mut ready).unwrap();
-        b.ready(&mut Turn::new(clock.now(), clock, &mut reactor), 0, ready[0].1);
-        let mut came = Time::NEVER;
-        b.receive(&clock, &mut |at, _, _| came = at);
-        assert!(came < sent + Duration::from_millis(40), "{came} is not {sent}");
-    }
-
-    #[test]
-    fn a_long_row_is_cut_into_batches() {
-        let (mut a, mut b) = (loopback(), loopback());
-        let datagrams: Vec<Vec<u8>> = (0..500u32).map(|i| vec![i as u8; 1300]).collect();
-        let route = a.route_to(b.places()[0].parse().unwrap()).unwrap();
-        send_all(&mut a, route, &datagrams);
-        assert_eq!(receive_count(&mut b, datagrams.len()), datagrams);
-    }
-
-    #[test]
-    fn what_goes_nowhere_is_dropped() {
-        let mut a = loopback();
-        send_all(&mut a, carrier::Route::Nowhere, &[vec![1; 100], vec![2; 200]]);
-    }
-}
+mod tests;

@@ -4,18 +4,18 @@ use std::collections::BTreeMap;
 use std::io;
 use std::time::Duration;
 
-use lasthop_control::AssociationReport;
 use lasthop_control::past::{Counted, Progress};
+use lasthop_control::{AssociationReport, PathReport};
 use lasthop_hop::CloseReason;
 use lasthop_hop::PacketLane;
 use lasthop_hop::seal::{Allowed, PublicKey};
-use lasthop_hop::{AssociationEvent, AssociationId, BaseEnd, BaseLinks, Refused, Stray};
+use lasthop_hop::{AssociationEvent, AssociationId, BaseEnd, BaseLinks, PathStats, Refused, Stray};
 use lasthop_kernel::reactor::Readiness;
 use lasthop_kernel::slab::{Key, Slab};
 use lasthop_kernel::turn::Turn;
 use lasthop_units::Time;
 
-use super::{next_timeout, patience, progress, report, why};
+use super::{next_timeout, path_report, patience, progress, report, why};
 use crate::carrier::{Carrier, Route};
 use crate::hop::BaseHop;
 use crate::hop::{AnyStreams, Hop, HopEvent};
@@ -161,13 +161,29 @@ where
                 let standing = self.standing.get(&view.id);
                 let age = standing.map_or(Duration::ZERO, |standing| now - standing.since);
                 let address = view.peer.map(|route| self.carrier.show(route));
-                report(view.id.0, view.mobile, address, state, age, &view.stats)
+                let report = report(view.id.0, view.mobile, address, state, age, &view.stats);
+                AssociationReport { paths: self.path_reports(view.id), ..report }
             })
             .collect()
     }
 
     fn garbage(&self) -> u64 {
         self.machine.refused()
+    }
+}
+
+impl<K: BaseLinks<Address = Route>> DatagramBase<K> {
+    /// Of several paths each is reported, by its number.
+    fn path_reports(&self, id: AssociationId) -> Vec<PathReport> {
+        let paths: Vec<_> =
+            self.machine.association(id).into_iter().flat_map(|a| a.paths()).collect();
+        if paths.len() <= 1 {
+            return Vec::new();
+        }
+        let report = |(stats, at): (PathStats, Option<Route>)| {
+            path_report(&stats, stats.id.0.to_string(), at.map(|route| self.carrier.show(route)))
+        };
+        paths.into_iter().map(report).collect()
     }
 }
 

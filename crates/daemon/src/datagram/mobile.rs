@@ -5,18 +5,20 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use lasthop_control::AssociationReport;
 use lasthop_control::past::{Counted, Progress};
+use lasthop_control::{AssociationReport, PathReport};
 use lasthop_hop::CloseReason;
 use lasthop_hop::PacketLane;
 use lasthop_hop::seal::PublicKey;
-use lasthop_hop::{AssociationEvent, MobileEnd, MobileLink, PathId, SavedPath, Unreachable};
+use lasthop_hop::{
+    AssociationEvent, MobileEnd, MobileLink, PathId, PathStats, SavedPath, Unreachable,
+};
 use lasthop_kernel::reactor::Readiness;
 use lasthop_kernel::slab::{Key, Slab};
 use lasthop_kernel::turn::Turn;
 use lasthop_units::{Bytes, LinkEvent, Time};
 
-use super::{next_timeout, patience, progress, report, why};
+use super::{next_timeout, path_report, patience, progress, report, why};
 use crate::carrier::{Carrier, Route};
 use crate::handshake::{self, HandshakeFailure, Introduction};
 use crate::hop::MobileHop;
@@ -136,14 +138,19 @@ where
         !self.machine.is_up() || self.machine.stats().silent
     }
 
-    /// Takes the network's errors for datagrams to the base.
+    /// Takes the network's errors for datagrams to the base. Where there are several links each may say so of itself: only
+    /// what concerns the base counts.
     fn poll_network_errors(&mut self, now: Time) {
         let Some(base) = self.known_base() else { return };
-        while let Some(what) = self.carrier.poll_unreachable(base) {
-            tracing::debug!(%what, "the network says");
-            (self.said, self.now) = (Some(NetworkError { what, at: now }), now);
-            if !(self.leaving && self.machine.is_up()) {
-                self.machine.handle_unreachable(now, what);
+        let links = self.carrier.links();
+        for link in 0..links {
+            while let Some(what) = self.carrier.poll_unreachable(base.by(link)) {
+                tracing::debug!(%what, link, "the network says");
+                (self.said, self.now) = (Some(NetworkError { what, at: now }), now);
+                let counts = links == 1 || what.is_hard();
+                if counts && !(self.leaving && self.machine.is_up()) {
+                    self.machine.handle_unreachable(now, what);
+                }
             }
         }
         let unreachable = self.machine.unreachable(now).is_some();
@@ -152,6 +159,13 @@ where
             self.report_at = now;
         }
         self.told_unreachable = unreachable;
+    }
+
+    /// The base is here, by whichever link.
+    fn tell_base(&mut self, now: Time, base: Route) {
+        for link in 0..self.carrier.links() {
+            self.machine.set_base_address(now, path_of(link), base.by(link));
+        }
     }
 
     /// Asks everyone for the base from here on, if it was found that way.
@@ -163,6 +177,11 @@ where
             self.machine.set_base_address(now, PathId::FIRST, everyone);
         }
     }
+}
+
+/// Each link is a path.
+fn path_of(link: usize) -> PathId {
+    PathId(u8::try_from(link).unwrap_or(u8::MAX))
 }
 
 /// Hands a datagram to the machine. True if it proves that its sender is the base.
@@ -236,8 +255,8 @@ where
         });
         let now = self.now.max(turn.now);
         self.now = now;
-        while let Some(event) = self.carrier.poll_link_event() {
-            self.machine.handle_link_event(now, PathId::FIRST, event);
+        while let Some((link, event)) = self.carrier.poll_link_event() {
+            self.machine.handle_link_event(now, path_of(link), event);
         }
         self.active |= some;
         if self.received_count() != before {
@@ -315,7 +334,8 @@ where
             (false, _) => ("connecting", Duration::ZERO),
         };
         let address = self.known_base().map(|route| self.carrier.show(route));
-        vec![report(0, self.base_key, address, state, age, &stats)]
+        let report = report(0, self.base_key, address, state, age, &stats);
+        vec![AssociationReport { paths: self.path_reports(), ..report }]
     }
 
     fn garbage(&self) -> u64 {
@@ -324,6 +344,19 @@ where
 }
 
 impl<K: MobileLink> DatagramMobile<K> {
+    /// Of several links each is reported.
+    fn path_reports(&self) -> Vec<PathReport> {
+        if self.carrier.links() == 1 {
+            return Vec::new();
+        }
+        let (base, carrier) = (self.known_base(), &self.carrier);
+        let report = |stats: PathStats| {
+            let address = base.map(|route| carrier.show(route));
+            path_report(&stats, carrier.link_name(usize::from(stats.id.0)), address)
+        };
+        self.machine.path_stats().map(report).collect()
+    }
+
     fn known_base(&self) -> Option<Route> {
         match self.base {
             Whereabouts::Told(base) | Whereabouts::Found(base) => base,
@@ -345,7 +378,7 @@ where
         let sockets = &mut self.sockets;
         self.carrier.watch(turn, &mut |n| sockets.insert(n))?;
         if let Some(base) = self.known_base() {
-            self.machine.set_base_address(turn.now, PathId::FIRST, base);
+            self.tell_base(turn.now, base);
         }
         self.rediscover(turn.now);
         Ok(())
@@ -366,18 +399,19 @@ where
             && base.replace(route) != Some(route)
         {
             (self.said, self.now) = (None, turn.now);
-            self.machine.set_base_address(turn.now, PathId::FIRST, route);
+            self.tell_base(turn.now, route);
         }
     }
 
-    fn roam(&mut self, turn: &mut Turn<'_>) {
+    fn roam(&mut self, turn: &mut Turn<'_>, link: usize) {
         self.now = turn.now;
-        self.machine.handle_roamed(turn.now, PathId::FIRST);
+        self.carrier.renew(turn, link);
+        self.machine.handle_roamed(turn.now, path_of(link));
     }
 
-    fn handle_link_event(&mut self, turn: &mut Turn<'_>, event: LinkEvent) {
+    fn handle_link_event(&mut self, turn: &mut Turn<'_>, link: usize, event: LinkEvent) {
         self.now = turn.now;
-        self.machine.handle_link_event(turn.now, PathId::FIRST, event);
+        self.machine.handle_link_event(turn.now, path_of(link), event);
     }
 
     fn silent_for(&self, now: Time) -> Option<Duration> {

@@ -11,9 +11,9 @@ pub(crate) use mobile::DatagramMobile;
 use std::time::Duration;
 
 use lasthop_control::past::{Counted, Progress};
-use lasthop_control::{AssociationReport, PacketReport};
+use lasthop_control::{AssociationReport, PacketReport, PathReport};
 use lasthop_hop::seal::PublicKey;
-use lasthop_hop::{CloseReason, HopStats, PacketStats};
+use lasthop_hop::{CloseReason, HopStats, PacketStats, PathStats};
 use lasthop_units::{Rate, Time};
 
 use crate::carrier::Carrier;
@@ -99,6 +99,27 @@ fn report(
         bytes_retransmitted: Some(stats.bytes_retransmitted.get()),
         bytes_received: stats.bytes_received.get(),
         packets: packets(&stats.packets),
+        paths: Vec::new(),
+    }
+}
+
+/// A path, which is called so and leads there.
+fn path_report(stats: &PathStats, name: String, address: Option<String>) -> PathReport {
+    let ms = |d: Duration| (d > Duration::ZERO).then_some(d.as_secs_f64() * 1e3);
+    let rate = |rate: Rate| (rate > Rate::ZERO).then_some(rate.as_bps());
+    PathReport {
+        name,
+        address,
+        state: if stats.silent { "silent" } else { "up" }.to_owned(),
+        pacing_bps: rate(stats.pacing_rate),
+        delivery_bps: rate(stats.delivery_rate),
+        loss: stats.loss,
+        srtt_ms: ms(stats.srtt),
+        min_rtt_ms: ms(stats.min_rtt),
+        queue_ms: rate(stats.pacing_rate).map(|_| stats.queue.as_secs_f64() * 1e3),
+        mtu: stats.mtu.get(),
+        bytes_sent: stats.bytes_sent.get(),
+        bytes_received: stats.bytes_received.get(),
     }
 }
 

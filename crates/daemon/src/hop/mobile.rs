@@ -29,11 +29,11 @@ pub(crate) trait MobileHop: Hop<Id = ()> {
         true
     }
 
-    /// Our address may be another: sends something at once, by which the base learns it.
-    fn roam(&mut self, _turn: &mut Turn<'_>) {}
+    /// Our address by a link may be another: sends something at once, by which the base learns it.
+    fn roam(&mut self, _turn: &mut Turn<'_>, _link: usize) {}
 
-    /// Takes an event of the link below.
-    fn handle_link_event(&mut self, _turn: &mut Turn<'_>, _event: LinkEvent) {}
+    /// Takes an event of a link below.
+    fn handle_link_event(&mut self, _turn: &mut Turn<'_>, _link: usize, _event: LinkEvent) {}
 
     /// For how long the base has not answered, if something is outstanding; `None` while it answers.
     fn silent_for(&self, _now: Time) -> Option<Duration> {

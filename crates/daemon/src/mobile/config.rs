@@ -17,6 +17,7 @@ use lasthop_session::Opening;
 use lasthop_units::Span;
 use serde::{Deserialize, Deserializer};
 
+use super::links::{self, LinkConfig, LinkFile};
 use crate::config::{
     self, CarrierKind, ConfigError, HopAddress, HopKind, KeyText, MobileTcpFile, SealKind, SrpFile,
     role_settings,
@@ -250,6 +251,13 @@ role_settings! {
         /// How it moves, a [table](#bases-handoff).
         #[arg(skip)]
         pub handoff: HandoffFile,
+        /// Interfaces that are used together, [tables](#links).
+        #[arg(skip)]
+        pub links: Vec<LinkFile>,
+        /// Use these interfaces together, with commas between, whatever the routes are.
+        #[flag(long = "links", value_name = "INTERFACE,...", value_delimiter = ',')]
+        #[key(skip)]
+        pub link_names: Vec<String>,
         /// Addresses on which SOCKS5, SOCKS4a, HTTP CONNECT and plain HTTP proxying are served, all on
         /// the same port.
         ///
@@ -380,6 +388,8 @@ pub struct MobileConfig {
     pub bases: Vec<Candidate>,
     /// How it moves.
     pub handoff: HandoffFile,
+    /// Interfaces that are used together; where there are none, routes decide.
+    pub links: Vec<LinkConfig>,
     /// The file with the mobile's key; `None` without a seal.
     pub key: Option<PathBuf>,
     /// Addresses on which SOCKS5 and HTTP CONNECT are served.
@@ -472,6 +482,14 @@ impl TryFrom<MobileFile> for MobileConfig {
                 "`[tun]` is of hop = \"srp\": no other carries packets",
             ));
         }
+        let mut link_files = file.links;
+        let by_flag = file.link_names.into_iter();
+        link_files.extend(by_flag.map(|interface| LinkFile { interface, name: None }));
+        let links = links::from_files(link_files)?;
+        if !links.is_empty() && (hop != HopKind::Srp || bases.iter().any(on_ethernet)) {
+            let why = "`[[links]]` are of hop = \"srp\" over UDP: nothing else has several paths";
+            return Err(config::contradiction(why));
+        }
         let mut transparent = file.transparent;
         if let Some(names) = &file.intercepted {
             transparent.get_or_insert_default().add(names);
@@ -479,6 +497,7 @@ impl TryFrom<MobileFile> for MobileConfig {
         Ok(Self {
             bases,
             handoff: file.handoff,
+            links,
             proxy,
             connect,
             connections: file.limits.connections(),
@@ -555,7 +574,33 @@ mod tests {
                 "the name of a program is empty",
             ),
             (first.clone(), "the mobile's key is missing"),
+            ("[[links]]\ninterface = \"w0\"\nhop = 3\n".to_owned(), "m.toml:3: unknown field"),
             (format!("{first}interfaces = 3\n"), "m.toml:6: unknown field `interfaces`"),
+        ] {
+            let error = read(&text).unwrap_err().to_string();
+            assert!(error.contains(said), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn links_are_read_in_their_order_and_refused_where_they_mean_nothing() {
+        let hop = "seal = \"none\"\nbase = \"b:1\"\n";
+        let link = |interface: &str| format!("[[links]]\ninterface = \"{interface}\"\n");
+        let (w0, w1) = (link("w0"), link("w1"));
+        let got = read(&format!("{hop}{w0}name = \"modem\"\n{w1}")).unwrap().links;
+        let got: Vec<_> = got.iter().map(|l| (l.name.as_str(), l.interface.as_str())).collect();
+        assert_eq!(got, [("modem", "w0"), ("w1", "w1")]);
+        for (text, said) in [
+            (format!("{hop}{w0}{w0}"), "w0: `interface` stands there twice"),
+            (format!("{hop}{w0}name = \"w1\"\n{w1}"), "w1: `name`"),
+            (format!("{hop}{}", link("")), "`` is no interface's name"),
+            (format!("{hop}{}", link("much-too-long-for-one")), "much-too-long-for-one"),
+            (
+                format!("{hop}{}", (0..9).map(|n| link(&format!("w{n}"))).collect::<String>()),
+                "9 are",
+            ),
+            (format!("hop = \"split-tcp\"\n{hop}{w0}"), "hop = \"srp\" over UDP"),
+            (format!("seal = \"none\"\nbase = \"ether:e0\"\n{w0}"), "hop = \"srp\" over UDP"),
         ] {
             let error = read(&text).unwrap_err().to_string();
             assert!(error.contains(said), "{text}: {error}");

@@ -204,7 +204,7 @@ impl MobileRole {
         hop.with(&mut turn, at, |hop, turn| {
             hop.set_leaving(true);
             // The answer acknowledges what has arrived there.
-            hop.roam(turn);
+            hop.roam(turn, 0);
         });
         (self.here, self.resumed, self.impatient) = (i, false, false);
         self.here_since = now;
@@ -220,7 +220,7 @@ impl MobileRole {
                 self.handoffs.as_ref().and_then(|handoffs| handoffs.machine.greeting(GREETING_MAX));
             let (hop, mut turn) = core.turn();
             hop.with(&mut turn, part, |hop, turn| {
-                hop.roam(turn);
+                hop.roam(turn, 0);
                 // The bases may begin while the association is being made.
                 if let Some(greeting) = &greeting {
                     hop.greet(turn.now, greeting);
@@ -444,7 +444,7 @@ impl MobileRole {
                     station.asked = Some(liveness);
                     if let Some(part) = station.part {
                         let (hop, mut turn) = core.turn();
-                        hop.with(&mut turn, part, |hop, turn| hop.roam(turn));
+                        hop.with(&mut turn, part, |hop, turn| hop.roam(turn, 0));
                     }
                 }
             }

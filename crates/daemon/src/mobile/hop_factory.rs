@@ -71,7 +71,7 @@ impl HopFactory {
                 let framing = settings::framing(self.config.hop, self.config.seal);
                 self.over(base, ether(interface, *peer, framing)?, now)
             }
-            HopAddress::Internet(address) => self.over(base, udp(&address.host, self.mark()), now),
+            HopAddress::Internet(address) => self.over(base, self.udp(&address.host), now),
         }
     }
 
@@ -97,6 +97,17 @@ impl HopFactory {
     /// The mark by which the hop's own datagrams are told from packets that it is to carry.
     fn mark(&self) -> Option<u32> {
         self.config.tun.as_ref().map(|_| packets::mark(&self.config))
+    }
+
+    fn udp(&self, host: &str) -> BaseCarrier {
+        let (is_v4, mark) = (host.parse::<Ipv4Addr>().is_ok(), self.mark());
+        let links =
+            self.config.links.iter().map(|link| (link.name.as_str(), link.interface.as_str()));
+        let carrier = match self.config.links.is_empty() {
+            true => Udp::anywhere(mark),
+            false => Udp::by_links(links, mark),
+        };
+        BaseCarrier { carrier: Box::new(carrier), passage: Passage::udp(!is_v4), peer: None }
     }
 
     fn seal(&self, base: &Candidate) -> Seal {
@@ -197,12 +208,6 @@ struct BaseCarrier {
     passage: Passage,
     /// Where the base is, if the carrier finds it by itself.
     peer: Option<Route>,
-}
-
-fn udp(host: &str, mark: Option<u32>) -> BaseCarrier {
-    let is_v4 = host.parse::<Ipv4Addr>().is_ok();
-    let carrier = Box::new(Udp::anywhere(mark));
-    BaseCarrier { carrier, passage: Passage::udp(!is_v4), peer: None }
 }
 
 fn ether(interface: &str, peer: Option<Mac>, framing: Framing) -> Result<BaseCarrier, RunError> {

@@ -17,7 +17,10 @@ impl MobileRole {
         let changes = self.network.poll();
         if changes.path {
             self.update_signal_interface(core);
-            self.follow_path(core, &changes);
+            match self.links.is_empty() {
+                true => self.follow_path(core, &changes),
+                false => self.follow_links(core),
+            }
             self.follow_carrier(core);
         }
         changes.path
@@ -44,9 +47,34 @@ impl MobileRole {
             if before != ours || changes.route {
                 let (hop, mut turn) = core.turn();
                 hop.with(&mut turn, part, |hop, turn| {
-                    hop.handle_link_event(turn, LinkEvent::Up);
-                    hop.roam(turn);
+                    hop.handle_link_event(turn, 0, LinkEvent::Up);
+                    hop.roam(turn, 0);
                 });
+            }
+        }
+    }
+
+    /// Links have come, are lost, or have other addresses.
+    fn follow_links(&mut self, core: &mut Core) {
+        for (link, down) in self.links.poll(&self.network) {
+            tracing::info!(link = self.links.name(link), down, "a link has changed");
+            self.notify_link(core, None, Some(link), down);
+        }
+    }
+
+    /// A link is down, or is there, perhaps with another address: to all bases, or to those that are near on an interface.
+    fn notify_link(&self, core: &mut Core, near: Option<&str>, link: Option<usize>, down: bool) {
+        let concerned = |name: Option<&str>| near.is_none() || name == near;
+        let near = self.stations.iter().filter(|s| concerned(s.config.interface.as_deref()));
+        let parts: Vec<u32> = near.filter_map(|station| station.part).collect();
+        let links = match link {
+            Some(link) => link..link + 1,
+            None => 0..self.links.len().max(1),
+        };
+        let (hop, mut turn) = core.turn();
+        for part in parts {
+            for link in links.clone() {
+                hop.with(&mut turn, part, |hop, turn| notify_link(hop, turn, link, down));
             }
         }
     }
@@ -83,25 +111,18 @@ impl MobileRole {
             self.network.set_down(interface, down);
             self.update_signal_interface(core);
         }
-        let concerned = |name: Option<&str>| interface.is_none() || name == interface;
-        let parts: Vec<u32> = self
-            .stations
-            .iter()
-            .filter(|station| concerned(station.config.interface.as_deref()))
-            .filter_map(|station| station.part)
-            .collect();
-        let (hop, mut turn) = core.turn();
-        for part in parts {
-            hop.with(&mut turn, part, |hop, turn| notify_link(hop, turn, down));
+        match interface.and_then(|interface| self.links.position(interface)) {
+            Some(link) => self.notify_link(core, None, Some(link), down),
+            None => self.notify_link(core, interface, None, down),
         }
         self.follow_carrier(core);
     }
 }
 
-fn notify_link(hop: &mut dyn MobileHop, turn: &mut Turn<'_>, down: bool) {
+fn notify_link(hop: &mut dyn MobileHop, turn: &mut Turn<'_>, link: usize, down: bool) {
     if down {
-        return hop.handle_link_event(turn, LinkEvent::Down);
+        return hop.handle_link_event(turn, link, LinkEvent::Down);
     }
-    hop.handle_link_event(turn, LinkEvent::Up);
-    hop.roam(turn);
+    hop.handle_link_event(turn, link, LinkEvent::Up);
+    hop.roam(turn, link);
 }

@@ -12,6 +12,7 @@ mod hop_factory;
 mod intercepted;
 mod known_base;
 mod link_changes;
+mod links;
 mod network;
 mod packet_flows;
 mod packets;
@@ -25,6 +26,7 @@ pub use config::{
     BaseAddress, Candidate, CandidateFile, Connect, HandoffFile, LimitsFile, MobileConfig,
     MobileFile,
 };
+pub use links::{LinkConfig, LinkFile};
 
 use std::io;
 use std::net::SocketAddr;
@@ -50,6 +52,7 @@ use self::held_syn::{HeldSyn, HeldSyns};
 use self::hop_factory::HopFactory;
 use self::intercepted::Intercepted;
 use self::known_base::KnownBase;
+use self::links::Links;
 use self::network::Network;
 use self::program_priorities::ProgramPriorities;
 use self::signal::Signal;
@@ -163,6 +166,7 @@ pub(crate) struct MobileRole {
     /// The hop to the first base, until the loop runs.
     first: Option<Box<dyn MobileHop>>,
     network: Network,
+    links: Links,
     signal: Signal,
     handoffs: Option<Handoffs>,
     /// The session's name where there are no handoffs.
@@ -246,6 +250,7 @@ impl MobileRole {
         let signal = Signal::new(config.signal.clone());
         let priorities = ProgramPriorities::new(config.priority.clone(), config.connections);
         let udp = UdpAssociations::new(&config);
+        let links = Links::new(&config.links);
         Self {
             config,
             listeners,
@@ -254,6 +259,7 @@ impl MobileRole {
             factory,
             first: Some(first),
             network: Network::new(),
+            links,
             signal,
             handoffs: handoffs.flatten(),
             name,

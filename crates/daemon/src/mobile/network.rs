@@ -32,6 +32,21 @@ impl NetworkChanges {
     }
 }
 
+/// Where an interface is: what may change below a link.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Place {
+    /// Its number; `None` if it carries nothing.
+    index: Option<u32>,
+    addresses: Vec<IpAddr>,
+}
+
+impl Place {
+    /// Nothing leaves by it.
+    pub(super) fn is_down(&self) -> bool {
+        self.index.is_none()
+    }
+}
+
 /// The networks below.
 pub(super) struct Network {
     /// `None` where the kernel reports nothing: then only the operator does.
@@ -106,6 +121,13 @@ impl Network {
         let mut interfaces =
             self.monitor.as_ref().filter(|_| !self.down.contains(interface))?.interfaces();
         Some(interfaces.find(|i| i.name == interface && i.works())?.index)
+    }
+
+    /// Where an interface is.
+    pub(super) fn place(&self, interface: &str) -> Place {
+        let index = self.index(interface);
+        let of = |index| self.monitor.iter().flat_map(move |monitor| monitor.addresses(index));
+        Place { index, addresses: index.into_iter().flat_map(of).collect() }
     }
 
     /// The operator says that an interface is down, or no longer.

@@ -98,7 +98,7 @@ impl MobileRole {
                     let part = self.stations[self.here].part;
                     let (hop, mut turn) = core.turn();
                     if let Some(part) = part {
-                        hop.with(&mut turn, part, |hop, turn| hop.roam(turn));
+                        hop.with(&mut turn, part, |hop, turn| hop.roam(turn, 0));
                     }
                 }
             }
@@ -137,7 +137,7 @@ impl MobileRole {
     pub(super) fn notify_hop(&self, core: &mut Core, event: LinkEvent) {
         let Some(part) = self.stations[self.here].part else { return };
         let (hop, mut turn) = core.turn();
-        hop.with(&mut turn, part, |hop, turn| hop.handle_link_event(turn, event));
+        hop.with(&mut turn, part, |hop, turn| hop.handle_link_event(turn, 0, event));
     }
 
     /// Takes a signal level from the control socket.

@@ -550,7 +550,7 @@ impl MobileHop for SplitMobile {
     }
 
     /// A connection that stands cannot roam; one that is to be made is tried at once.
-    fn roam(&mut self, turn: &mut Turn<'_>) {
+    fn roam(&mut self, turn: &mut Turn<'_>, _link: usize) {
         if matches!(self.control, Control::Down) && self.base.is_some() {
             self.retry_at = turn.now;
         }

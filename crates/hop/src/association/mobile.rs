@@ -12,7 +12,7 @@ use crate::evidence::Evidence;
 use crate::lane::PacketLane;
 use crate::path_id::{PATHS_MAX, PathId};
 use crate::saved_path::SavedPath;
-use crate::stats::HopStats;
+use crate::stats::{HopStats, PathStats};
 use crate::transport::{CloseReason, Role, Transport};
 use crate::unreachable::Unreachable;
 
@@ -239,6 +239,11 @@ impl<K: MobileLink> MobileEnd<K> {
     /// Counters and present values of the transport.
     pub fn stats(&self) -> HopStats {
         self.association.stats()
+    }
+
+    /// The same of each path, where the transport has several.
+    pub fn path_stats(&self) -> impl Iterator<Item = PathStats> {
+        self.association.transport.path_stats()
     }
 
     /// Datagrams that were garbage, forged, replayed or for somebody else.

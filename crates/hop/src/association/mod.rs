@@ -42,7 +42,7 @@ use crate::lane::PacketLane;
 use crate::path_id::PathId;
 use crate::seal::PublicKey;
 use crate::srp::Srp;
-use crate::stats::HopStats;
+use crate::stats::{HopStats, PathStats};
 use crate::transport::{CloseReason, Role, Transport};
 
 /// A datagram was written and is to be sent.
@@ -212,6 +212,11 @@ impl<A: Copy + Eq, T: Transport, L: Link> Association<A, T, L> {
     /// Counters and present values of the transport.
     pub fn stats(&self) -> HopStats {
         self.transport.stats()
+    }
+
+    /// Its paths, and where the peer is by each, where the transport has several.
+    pub fn paths(&self) -> impl Iterator<Item = (PathStats, Option<A>)> {
+        self.transport.path_stats().map(|stats| (stats, self.peer_by(stats.id)))
     }
 
     /// Closes the association and sends that to the peer; streams are gone.

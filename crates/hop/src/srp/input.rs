@@ -2,7 +2,7 @@
 
 use core::mem::take;
 
-use lasthop_units::Time;
+use lasthop_units::{Bytes, Time};
 use lasthop_wire::frame::{Ack, Frame, FrameError, Frames};
 
 use super::close_state::CloseState;
@@ -38,6 +38,7 @@ impl Srp {
         }
         self.stats.datagrams_received += 1;
         let path = &mut self.paths[p];
+        path.came += Bytes::from(payload.len() + path.overhead);
         path.arrivals.on_datagram(now, payload.len() + path.overhead);
         if path.sends_only_probes() {
             // The peer is there again, whatever it sends.

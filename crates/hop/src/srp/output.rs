@@ -363,6 +363,7 @@ impl Srp {
         let number = path.recovery.log().next_number();
         let size = len + path.overhead;
         self.stats.datagrams_sent += 1;
+        path.sent += Bytes::from(size);
         self.doubles.earn(size);
         let mut departure = Departure::default();
         if kind != Kind::NotEliciting {

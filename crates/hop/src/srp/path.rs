@@ -15,6 +15,7 @@ use super::recovery::Recovery;
 use crate::config::{HopConfig, Window};
 use crate::path_id::PathId;
 use crate::saved_path::SavedPath;
+use crate::stats::PathStats;
 
 /// The rate before any is measured.
 const RATE_UNKNOWN: Rate = Rate::from_mbps(10);
@@ -51,6 +52,9 @@ pub(super) struct Path {
     pub(super) copies: Copies,
     /// Until when nothing may be sent.
     pub(super) held_until: Option<Time>,
+    /// What was sent by it and what came, with all headers.
+    pub(super) sent: Bytes,
+    pub(super) came: Bytes,
 }
 
 impl Path {
@@ -74,6 +78,8 @@ impl Path {
             probes: Probes::new(now, window),
             copies: Copies::new(now),
             held_until: None,
+            sent: Bytes::ZERO,
+            came: Bytes::ZERO,
         }
     }
 
@@ -237,6 +243,23 @@ impl Path {
                 self.rate.on_interruption();
             }
             LinkEvent::Imminent { .. } | LinkEvent::Complete => {}
+        }
+    }
+
+    /// Counters and present values. `carrier` is what the carrier puts before each datagram.
+    pub(super) fn stats(&self, carrier: Bytes) -> PathStats {
+        PathStats {
+            id: self.id,
+            srtt: self.srtt(),
+            min_rtt: self.rate.rtt_min(),
+            queue: self.rate.queue(),
+            pacing_rate: self.rate.pacing_rate(),
+            delivery_rate: self.rate.delivery_rate(),
+            loss: self.rate.loss(),
+            mtu: Bytes::from(self.full_datagram()) - carrier,
+            silent: self.probes.is_silent(),
+            bytes_sent: self.sent,
+            bytes_received: self.came,
         }
     }
 

@@ -12,7 +12,7 @@ use crate::lane::PacketLane;
 use crate::packets::PacketStats;
 use crate::path_id::{PathId, PathNumbers, PathSet};
 use crate::saved_path::SavedPath;
-use crate::stats::HopStats;
+use crate::stats::{HopStats, PathStats};
 use crate::streams::{RecvState, StreamError, StreamEvent, StreamId, StreamState, Streams};
 use crate::transport::{CloseReason, Packet, Role, Transport};
 
@@ -164,20 +164,21 @@ impl Transport for Srp {
 
     fn stats(&self) -> HopStats {
         let traffic = self.streams.traffic();
+        let first = self.paths[0].stats(self.config.carrier_overhead);
         HopStats {
             bytes_sent: traffic.sent,
             bytes_retransmitted: traffic.repeated,
             bytes_received: traffic.received,
-            srtt: self.paths[0].srtt(),
-            min_rtt: self.paths[0].rate.rtt_min(),
-            queue: self.paths[0].rate.queue(),
+            srtt: first.srtt,
+            min_rtt: first.min_rtt,
+            queue: first.queue,
             pacing_rate: self.sum_of(RateControl::pacing_rate),
             delivery_rate: self.sum_of(RateControl::delivery_rate),
-            loss: self.paths[0].rate.loss(),
+            loss: first.loss,
             inflight: Bytes::new(
                 self.paths.iter().map(|path| path.recovery.log().inflight()).sum(),
             ),
-            mtu: Bytes::from(self.paths[0].full_datagram()) - self.config.carrier_overhead,
+            mtu: first.mtu,
             streams: self.streams.len(),
             memory: self.streams.memory(),
             silent: self.paths.iter().all(|path| path.probes.is_silent()),
@@ -185,6 +186,10 @@ impl Transport for Srp {
             packets: self.packets.as_ref().map_or_else(PacketStats::default, |lane| lane.stats()),
             ..self.stats
         }
+    }
+
+    fn path_stats(&self) -> impl Iterator<Item = PathStats> {
+        self.paths.iter().map(|path| path.stats(self.config.carrier_overhead))
     }
 }
 

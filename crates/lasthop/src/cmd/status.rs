@@ -135,7 +135,8 @@ fn tables(report: &Report) -> String {
         Some(agent) => helped(agent),
         None => associations(report).to_text(),
     });
-    for grid in [packets(report), connections(report), bases(report), peers(report)] {
+    for grid in [paths(report), packets(report), connections(report), bases(report), peers(report)]
+    {
         if grid.rows() > 0 {
             out.push('\n');
             out.push_str(&grid.to_text());
@@ -237,6 +238,30 @@ fn associations(report: &Report) -> Grid {
         .text("SENT", 0, |a| count(a.packets_sent, a.bytes_sent))
         .text("RESENT", 0, |a| or_dash(a.bytes_retransmitted.map(Bytes::new)))
         .text("RECEIVED", 0, |a| count(a.packets_received, a.bytes_received))
+        .grid()
+}
+
+/// The paths of the associations that have several.
+fn paths(report: &Report) -> Grid {
+    let of = |a: &'_ AssociationReport| {
+        let peer = a.peer.as_deref().map(key);
+        a.paths.iter().map(move |path| (peer.clone(), path.clone())).collect::<Vec<_>>()
+    };
+    let rows: Vec<_> = report.associations.iter().flat_map(of).collect();
+    Grid::of(&rows)
+        .text("PATH", 0, |(_, p)| p.name.clone())
+        .text("PEER", 0, |(peer, _)| or_dash(peer.as_ref()))
+        .text("ADDRESS", 0, |(_, p)| or_dash(p.address.as_ref()))
+        .text("STATE", 0, |(_, p)| p.state.clone())
+        .text("RATE", 0, |(_, p)| rate(p.pacing_bps))
+        .text("DELIVERED", 0, |(_, p)| rate(p.delivery_bps))
+        .text("LOSS", 0, |(_, p)| percent(Some(p.loss)))
+        .text("SRTT", 0, |(_, p)| ms(p.srtt_ms))
+        .text("LEAST", 0, |(_, p)| ms(p.min_rtt_ms))
+        .text("QUEUE", 0, |(_, p)| ms(p.queue_ms))
+        .text("MTU", 0, |(_, p)| p.mtu.to_string())
+        .text("SENT", 0, |(_, p)| Bytes::new(p.bytes_sent).to_string())
+        .text("RECEIVED", 0, |(_, p)| Bytes::new(p.bytes_received).to_string())
         .grid()
 }
 

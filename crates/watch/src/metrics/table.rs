@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use lasthop_control::{
-    AgentReport, BaseReport, HandoffState, Handoffs, InterfaceReport, PacketReport,
+    AgentReport, BaseReport, HandoffState, Handoffs, InterfaceReport, PacketReport, PathReport,
 };
 
 use super::{Labels, Metric, MetricType, Samples, View, programs::Program};
@@ -111,6 +111,21 @@ pub(super) static METRICS: &[Metric] = metrics! {
     Counter "lasthop_association_received" in "bytes":
         "Bytes of applications received from the peer.",
         |view, to| each_association(view, to, |a| Some(a.bytes_received));
+    Gauge "lasthop_path_up": "Whether a path answers, where an association has several.",
+        |view, to| each_path(view, to, |p| Some(f64::from(u8::from(p.state == "up"))));
+    Gauge "lasthop_path_delivery" in "bytes_per_second":
+        "The rate at which the path was last measured to deliver.",
+        |view, to| each_path(view, to, |p| p.delivery_bps.map(bytes));
+    Gauge "lasthop_path_loss" in "ratio": "The share of what was sent by the path that was lost, of late.",
+        |view, to| each_path(view, to, |p| Some(p.loss));
+    Gauge "lasthop_path_srtt" in "seconds": "The path's smoothed round trip.",
+        |view, to| each_path(view, to, |p| p.srtt_ms.map(seconds));
+    Gauge "lasthop_path_queue" in "seconds": "The queue on the path: the round trip beyond its least.",
+        |view, to| each_path(view, to, |p| p.queue_ms.map(seconds));
+    Counter "lasthop_path_sent" in "bytes": "Bytes sent by the path, with all headers.",
+        |view, to| each_path(view, to, |p| Some(p.bytes_sent));
+    Counter "lasthop_path_received" in "bytes": "Bytes received by the path, with all headers.",
+        |view, to| each_path(view, to, |p| Some(p.bytes_received));
     Counter "lasthop_packets_sent":
         "Packets beside the streams, IP packets for instance, sent to the peer for the first time.",
         |view, to| each_packets(view, to, |p| p.sent);
@@ -318,6 +333,19 @@ fn each_association<V: Into<super::Value>>(
 
 fn each_packets(view: &View<'_>, to: &mut Samples, read: impl Fn(&PacketReport) -> u64) {
     each_association(view, to, |a| a.packets.as_ref().map(&read));
+}
+
+fn each_path<V: Into<super::Value>>(
+    view: &View<'_>,
+    to: &mut Samples,
+    read: impl Fn(&PathReport) -> Option<V>,
+) {
+    for association in view.current {
+        for path in &association.report.paths {
+            let labels = [&association.labels[..], &[("path", path.name.clone())]].concat();
+            to.add(labels, read(path));
+        }
+    }
 }
 
 /// What was dropped, by why.

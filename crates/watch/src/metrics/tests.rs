@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use lasthop_control::{
     AgentReport, AssociationReport, BaseReport, ConnectionReport, Counters, HandoffReport,
-    HandoffState, Handoffs, InterfaceReport, MemoryReport, PacketReport, PeerReport, Report,
-    TunReport, UdpReport,
+    HandoffState, Handoffs, InterfaceReport, MemoryReport, PacketReport, PathReport, PeerReport,
+    Report, TunReport, UdpReport,
 };
 use proptest::prelude::*;
 
@@ -49,6 +49,19 @@ fn association(id: u64, peer: &str, state: &str) -> AssociationReport {
             flows: 4,
             ..PacketReport::default()
         }),
+        paths: vec![path("modem", "up"), path("dish", "silent")],
+    }
+}
+
+fn path(name: &str, state: &str) -> PathReport {
+    PathReport {
+        name: name.to_owned(),
+        state: state.to_owned(),
+        delivery_bps: Some(9_000_000),
+        srtt_ms: Some(41.5),
+        queue_ms: Some(1.25),
+        bytes_sent: 2_500_000,
+        ..PathReport::default()
     }
 }
 

@@ -340,8 +340,8 @@ impl Carrier for Ether {
         }
     }
 
-    fn poll_link_event(&mut self) -> Option<LinkEvent> {
-        self.event.take()
+    fn poll_link_event(&mut self) -> Option<(usize, LinkEvent)> {
+        self.event.take().map(|event| (0, event))
     }
 
     fn everyone(&self) -> Option<Route> {

@@ -162,12 +162,12 @@ fn an_interface_that_is_down_or_gone_is_used_again_when_it_is_back() {
     };
     a.ip("link set dev wire0 down\n").unwrap();
     until(&mut end, State::Down);
-    assert_eq!(end.ether.poll_link_event(), Some(LinkEvent::Down));
+    assert_eq!(end.ether.poll_link_event(), Some((0, LinkEvent::Down)));
     // What is sent meanwhile is lost, and does not pile up.
     end.send(Mac::BROADCAST, &row([100; 200]));
     a.ip("link set dev wire0 up\n").unwrap();
     until(&mut end, State::Up);
-    assert_eq!(end.ether.poll_link_event(), Some(LinkEvent::Up));
+    assert_eq!(end.ether.poll_link_event(), Some((0, LinkEvent::Up)));
     a.ip("link delete wire0\n").unwrap();
     until(&mut end, State::Gone);
     join(&hosts);

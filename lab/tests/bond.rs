@@ -1,0 +1,180 @@
+//! A mobile that uses several links together.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod common;
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use lasthop_control as control;
+use lasthop_lab::arrivals::Received;
+use lasthop_lab::client::Client;
+use lasthop_lab::http;
+use lasthop_lab::scheme::{Carrier, Hop};
+use lasthop_lab::service::Server;
+use lasthop_lab::topology::{Family, Lab, RADIO, Topology, link, radio_beside};
+use lasthop_lab::transfer::{Direction, ENDLESS, Transfer};
+use lasthop_radio::{Errors, Loss, RadioConfig};
+use lasthop_units::{Rate, Seed};
+
+/// Scenes that were started.
+static STARTED: AtomicUsize = AtomicUsize::new(0);
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A radio of so many Mbit/s and so many milliseconds one way, which loses this share.
+fn radio(mbps: u64, ms: u64, loss: f64) -> RadioConfig {
+    let mut link = link(Rate::from_mbps(mbps), Duration::from_millis(ms), 200);
+    if loss > 0.0 {
+        link.losses.push(Loss::lose(Errors::Uniform(loss)));
+    }
+    RadioConfig::both(link)
+}
+
+/// A mobile with two radios, and what is running there.
+struct Scene {
+    transfer: Transfer,
+    _server: Server,
+    hop: Carrier,
+    lab: Lab,
+    control: ControlSocket,
+}
+
+/// Where the mobile's control socket is. It is gone with this.
+struct ControlSocket(PathBuf);
+
+impl ControlSocket {
+    fn new() -> Self {
+        let (process, n) = (std::process::id(), STARTED.fetch_add(1, Ordering::Relaxed));
+        Self(std::env::temp_dir().join(format!("lasthop-bond-{process}-{n}.sock")))
+    }
+}
+
+impl Drop for ControlSocket {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+impl Scene {
+    /// Starts an endless transfer by all of these links; `None` where the machine cannot have it.
+    fn start(radios: [RadioConfig; 2], links: &str, how: (Direction, Family)) -> Option<Self> {
+        let program = common::program()?;
+        let [first, second] = radios;
+        let topology = Topology { radio: first, beside: vec![second], ..Topology::default() };
+        let lab = common::lab(&topology)?;
+        let control = ControlSocket::new();
+        let mobile = ["--links", links, "--control", &control.0.to_string_lossy()];
+        let mobile = mobile.map(str::to_owned).to_vec();
+        let hop = Hop { mobile, ..Hop::new("srp") };
+        let (direction, family) = how;
+        let hop = Carrier::start_hop(&hop, &lab, family, &program, PATIENCE).unwrap();
+        let server = lab.server_address(family);
+        let server = http::start(&lab.fixed, server, Seed::from_u64(3)).unwrap();
+        let client = Client::new(&lab.mobile, hop.via(), server.address());
+        let transfer = Transfer::start(&server, &client, direction, ENDLESS, PATIENCE).unwrap();
+        transfer.first_byte().unwrap();
+        Some(Self { transfer, _server: server, hop, lab, control })
+    }
+
+    /// Runs for so long; when that began and ended.
+    fn run(&mut self, time: Duration) -> (Instant, Instant) {
+        let begun = Instant::now();
+        self.transfer.until(begun + time).unwrap();
+        self.hop.check().unwrap();
+        (begun, Instant::now())
+    }
+
+    /// The mobile's links that carried something, and whether each answers.
+    fn paths(&self) -> Vec<(String, bool)> {
+        let report = control::query(&self.control.0).unwrap();
+        let paths = report.associations.into_iter().flat_map(|association| association.paths);
+        paths.map(|path| (path.name, path.state == "up" && path.bytes_received > 0)).collect()
+    }
+
+    /// Checks every byte that came.
+    fn end(self) -> Received {
+        let ended = self.transfer.stop().unwrap();
+        assert!(ended.is_right, "other bytes came than were sent");
+        ended.received
+    }
+}
+
+fn both() -> String {
+    [RADIO.to_owned(), radio_beside(1)].join(",")
+}
+
+/// A rate in Mbit/s.
+fn goodput(received: &Received, (from, to): (Instant, Instant)) -> f64 {
+    Rate::of(received.between(from, to), to - from).as_bps() as f64 / 1e6
+}
+
+/// The longest time without a byte.
+fn gap(received: &Received, (from, to): (Instant, Instant)) -> Duration {
+    let within = received.arrivals().iter().map(|arrival| arrival.at);
+    let within: Vec<Instant> = within.filter(|at| (from..to).contains(at)).collect();
+    within.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(to - from)
+}
+
+/// Two links carry together what neither could alone, whatever their delays are and whatever one loses.
+fn add_up(radios: [RadioConfig; 2], how: (Direction, Family), least: f64) {
+    let Some(mut scene) = Scene::start(radios, &both(), how) else { return };
+    scene.run(Duration::from_secs(4));
+    let measured = scene.run(Duration::from_secs(6));
+    let received = scene.end();
+    let got = goodput(&received, measured);
+    assert!(got >= least, "{got} of at least {least} Mbit/s");
+}
+
+#[test]
+fn two_links_add_up() {
+    add_up([radio(20, 20, 0.0), radio(20, 20, 0.0)], (Direction::Download, Family::V4), 30.0);
+}
+
+#[test]
+fn two_links_add_up_for_uploads_by_ipv6() {
+    add_up([radio(20, 20, 0.0), radio(10, 60, 0.02)], (Direction::Upload, Family::V6), 22.0);
+}
+
+/// One link falls silent without a word, and comes back.
+#[test]
+fn a_link_that_goes_dark_is_left_and_used_again() {
+    let radios = [radio(20, 20, 0.0), radio(10, 20, 0.0)];
+    let how = (Direction::Download, Family::V4);
+    let Some(mut scene) = Scene::start(radios, &both(), how) else { return };
+    scene.run(Duration::from_secs(3));
+    scene.lab.radio.control.pause(Duration::from_secs(4));
+    let dark = scene.run(Duration::from_secs(4));
+    scene.run(Duration::from_secs(2));
+    let back = scene.run(Duration::from_secs(3));
+    let received = scene.end();
+    assert!(gap(&received, dark) < Duration::from_secs(1), "{:?}", gap(&received, dark));
+    let (in_dark, after) = (goodput(&received, dark), goodput(&received, back));
+    assert!(in_dark > 6.0 && after > 18.0, "{in_dark} and then {after} Mbit/s");
+}
+
+/// A link's interface goes down and up again, with another address; one of the links is never there.
+#[test]
+fn an_interface_goes_and_comes_back_elsewhere() {
+    let radios = [radio(20, 20, 0.0), radio(10, 20, 0.0)];
+    let links = format!("{},missing0", both());
+    let how = (Direction::Download, Family::V4);
+    let Some(mut scene) = Scene::start(radios, &links, how) else { return };
+    scene.run(Duration::from_secs(3));
+    scene.lab.mobile.ip("link set dev radio1 down\n").unwrap();
+    let down = scene.run(Duration::from_secs(3));
+    let elsewhere = "addr flush dev radio1\naddr add 10.0.3.77/24 dev radio1\nlink set dev radio1 up\n\
+                     addr add fd00:3::77/64 dev radio1 nodad\n";
+    scene.lab.mobile.ip(elsewhere).unwrap();
+    scene.lab.route_beside(1).unwrap();
+    scene.run(Duration::from_secs(3));
+    let back = scene.run(Duration::from_secs(3));
+    let expected = [(RADIO, true), ("radio1", true), ("missing0", false)];
+    assert_eq!(scene.paths(), expected.map(|(name, answers)| (name.to_owned(), answers)));
+    let received = scene.end();
+    assert!(gap(&received, down) < Duration::from_secs(1), "{:?}", gap(&received, down));
+    let (alone, after) = (goodput(&received, down), goodput(&received, back));
+    assert!(alone > 13.0 && after > alone + 4.0, "{alone} and then {after} Mbit/s");
+}
