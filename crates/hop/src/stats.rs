@@ -79,6 +79,8 @@ pub struct PathStats {
     pub mtu: Bytes,
     /// Nothing comes back by it at the moment.
     pub silent: bool,
+    /// How late datagrams may overtake each other by it before a gap counts as a loss.
+    pub reordering: Duration,
     /// Sent by it, with all headers.
     pub bytes_sent: Bytes,
     /// Received by it, with all headers.

@@ -258,6 +258,7 @@ impl Path {
             loss: self.rate.loss(),
             mtu: Bytes::from(self.full_datagram()) - carrier,
             silent: self.probes.is_silent(),
+            reordering: self.recovery.reordering(),
             bytes_sent: self.sent,
             bytes_received: self.came,
         }

@@ -182,7 +182,7 @@ impl Transport for Srp {
             streams: self.streams.len(),
             memory: self.streams.memory(),
             silent: self.paths.iter().all(|path| path.probes.is_silent()),
-            reordering: self.paths[0].recovery.reordering(),
+            reordering: first.reordering,
             packets: self.packets.as_ref().map_or_else(PacketStats::default, |lane| lane.stats()),
             ..self.stats
         }

@@ -5,7 +5,7 @@ use core::net::SocketAddrV4;
 use lasthop_hop::PacketLane;
 use lasthop_hop::seal::{Keypair, PublicKey};
 use lasthop_hop::{
-    AssociationEvent, AssociationId, Base, HopConfig, HopStats, Mobile, PathId, Streams,
+    AssociationEvent, AssociationId, Base, HopConfig, HopStats, Mobile, PathId, PathStats, Streams,
 };
 use lasthop_units::{Bytes, Duration, LinkEvent, Seed, Time};
 
@@ -108,7 +108,7 @@ pub(crate) struct Endpoint {
     /// Why an association was lost, if one was. No schedule is bad enough for that.
     pub(crate) lost: Option<String>,
     /// The datagram sent last.
-    last: Option<(SocketAddrV4, usize)>,
+    last: Option<(PathId, SocketAddrV4, usize)>,
     /// How often streams were written to.
     commits: u64,
     /// At the base, the mobiles in order.
@@ -130,17 +130,17 @@ impl Endpoint {
         self.take_events();
     }
 
-    /// Writes the next datagram into `out`: where it goes and its length.
+    /// Writes the next datagram into `out`: by which path and where it goes, and its length.
     pub(crate) fn poll_transmit(
         &mut self,
         now: Time,
         out: &mut [u8],
-    ) -> Option<(SocketAddrV4, usize)> {
+    ) -> Option<(PathId, SocketAddrV4, usize)> {
         let next = match &mut self.end {
             HopMachine::Mobile(mobile) => mobile.poll_transmit(now, out),
             HopMachine::Base(base, _) => base.poll_transmit(now, out),
         };
-        let next = next.map(|t| (t.to, t.len));
+        let next = next.map(|t| (t.path, t.to, t.len));
         self.last = next.or(self.last.filter(|_| self.flaw == Flaw::SendsWithoutEnd));
         self.last
     }
@@ -161,9 +161,16 @@ impl Endpoint {
         self.take_events();
     }
 
-    pub(crate) fn handle_link_event(&mut self, now: Time, event: LinkEvent) {
+    pub(crate) fn handle_link_event(&mut self, now: Time, path: PathId, event: LinkEvent) {
         if let HopMachine::Mobile(mobile) = &mut self.end {
-            mobile.handle_link_event(now, PathId::FIRST, event);
+            mobile.handle_link_event(now, path, event);
+        }
+    }
+
+    /// A mobile has a second link to its base.
+    pub(crate) fn join(&mut self, now: Time, base: SocketAddrV4) {
+        if let HopMachine::Mobile(mobile) = &mut self.end {
+            mobile.set_base_address(now, PathId(1), base);
         }
     }
 
@@ -220,16 +227,17 @@ impl Endpoint {
         }
     }
 
-    /// Which mobile's packets an association has, and how it fares; none where it has none.
-    pub(crate) fn lane_of(&mut self, index: usize) -> Option<(usize, HopStats)> {
+    /// Which mobile's packets an association has, and how its slowest path fares; none where it has none.
+    pub(crate) fn lane_of(&mut self, index: usize) -> Option<(usize, PathStats)> {
         self.lane(index)?;
         match &self.end {
-            HopMachine::Mobile(mobile) => Some((0, mobile.stats())),
+            HopMachine::Mobile(mobile) => Some((0, slowest(mobile.path_stats()))),
             HopMachine::Base(base, associations) => {
                 let id = *associations.get(index)?;
                 let key = base.mobile(id)?;
                 let mobile = self.mobiles.iter().position(|mobile| *mobile == key)?;
-                Some((mobile, base.association(id)?.stats()))
+                let paths = base.association(id)?.paths().map(|(stats, _)| stats);
+                Some((mobile, slowest(paths)))
             }
         }
     }
@@ -259,4 +267,13 @@ impl Endpoint {
         };
         mobile.into_iter().chain(base.into_iter().flatten())
     }
+}
+
+/// The longest round trip of all paths, and the greatest tolerance of reordering.
+fn slowest(paths: impl Iterator<Item = PathStats>) -> PathStats {
+    paths.fold(PathStats::default(), |slowest, path| PathStats {
+        srtt: path.srtt.max(slowest.srtt),
+        reordering: path.reordering.max(slowest.reordering),
+        ..slowest
+    })
 }

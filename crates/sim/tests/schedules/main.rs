@@ -1,6 +1,6 @@
 //! Random schedules by the thousand. `LASTHOP_SCHEDULES` sets how many, `LASTHOP_FIRST` the first
 //! one's number; with `LASTHOP_KEEP_GOING` all failures are printed, not only the first.
-//! `LASTHOP_SEED=n cargo test -p lasthop-sim --test schedules replay -- --nocapture` runs one of
+//! `LASTHOP_SEED=n cargo test -p lasthop-sim --test schedules replay_streams -- --nocapture` runs one of
 //! them again, less what its failure does not need (with `LASTHOP_WHOLE`: all of it), and prints
 //! every packet.
 
@@ -24,7 +24,7 @@ use lasthop_testing::{is_set, number, run_all, schedules};
 
 use check::Check;
 use flaw::Flaw;
-use schedule::{Failure, Report, Schedule, attempt, run, run_with_packets};
+use schedule::{Failure, Kind, Report, Schedule, attempt, run};
 use simplify::simplify;
 
 /// The failure, and what of its schedule it needs.
@@ -53,7 +53,7 @@ fn judge(results: Vec<Result<Report, Failure>>) -> Vec<Report> {
 #[test]
 fn srp_keeps_every_promise() {
     let seeds = schedules(10_000);
-    let reports = judge(run_all(seeds.clone(), |seed| run(Flaw::None, seed)));
+    let reports = judge(run_all(seeds.clone(), |seed| run(Flaw::None, Kind::Streams, seed)));
     let (count, bytes) = (seeds.end - seeds.start, reports.iter().map(|r| r.bytes).sum::<u64>());
     println!("{count} schedules: {bytes} bytes");
     assert!(bytes > count * 1000 || count < 100, "the schedules move hardly any bytes: {bytes}");
@@ -64,7 +64,7 @@ fn srp_keeps_every_promise() {
 #[test]
 fn packets_keep_every_promise() {
     let seeds = schedules(500);
-    let reports = judge(run_all(seeds.clone(), |seed| run_with_packets(Flaw::None, seed)));
+    let reports = judge(run_all(seeds.clone(), |seed| run(Flaw::None, Kind::Packets, seed)));
     let (count, bytes) = (seeds.end - seeds.start, reports.iter().map(|r| r.bytes).sum::<u64>());
     let packets: u64 = reports.iter().map(|r| r.packets_received).sum();
     println!("{count} schedules: {packets} packets beside {bytes} bytes");
@@ -75,7 +75,20 @@ fn packets_keep_every_promise() {
 /// not known whether the peer is where its datagrams come from.
 #[test]
 fn packets_are_in_time_while_nothing_may_be_sent() {
-    run_with_packets(Flaw::None, 4055).unwrap_or_else(|failure| panic!("{}", explain(&failure)));
+    let run = run(Flaw::None, Kind::Packets, 4055);
+    run.unwrap_or_else(|failure| panic!("{}", explain(&failure)));
+}
+
+/// SRP-38, SRP-40: the same with a second link of every mobile's, with faults of its own: links come late, are silent for a
+/// while, are moved, shrink, and have each other's addresses.
+#[test]
+fn two_links_keep_every_promise() {
+    let seeds = schedules(300);
+    let reports = judge(run_all(seeds.clone(), |seed| run(Flaw::None, Kind::Bond, seed)));
+    let (count, bytes) = (seeds.end - seeds.start, reports.iter().map(|r| r.bytes).sum::<u64>());
+    let packets: u64 = reports.iter().map(|r| r.packets_received).sum();
+    println!("{count} schedules: {packets} packets beside {bytes} bytes");
+    assert!(packets > count * 50 || count < 100, "hardly any packets arrive: {packets}");
 }
 
 /// The checkers see each kind of bug: with it planted, some schedule soon fails as it should, and
@@ -105,8 +118,8 @@ fn every_planted_flaw_is_found() {
             expected,
             Check::PacketsExact | Check::PacketsOnce | Check::PacketsOrdered | Check::PacketsTimely
         );
-        let run = if packets { run_with_packets } else { run };
-        let mut failures = (0..1000).filter_map(|seed| run(flaw, seed).err());
+        let kind = if packets { Kind::Packets } else { Kind::Streams };
+        let mut failures = (0..1000).filter_map(|seed| run(flaw, kind, seed).err());
         let found = failures.find(|failure| failure.violation.check == expected);
         let Some(failure) = found else { panic!("with {flaw:?} no schedule breaks {expected:?}") };
         let (less, simpler) = simplify(flaw, &failure);
@@ -121,33 +134,36 @@ fn every_planted_flaw_is_found() {
 /// LNK-15: a schedule's number and nothing else decides what happens.
 #[test]
 fn the_same_schedule_gives_the_same_run() {
-    let run = |seed| -> Report { run(Flaw::None, seed).unwrap_or_else(|e| panic!("{e}")) };
-    let with_packets =
-        |seed| -> Report { run_with_packets(Flaw::None, seed).unwrap_or_else(|e| panic!("{e}")) };
-    for seed in 0..20 {
-        assert_eq!(run(seed), run(seed));
-        assert_eq!(with_packets(seed), with_packets(seed));
-        assert_eq!(Schedule::random(seed), Schedule::random(seed));
+    for (kind, seed) in
+        (0..20).flat_map(|seed| [Kind::Streams, Kind::Packets, Kind::Bond].map(|kind| (kind, seed)))
+    {
+        let run = || run(Flaw::None, kind, seed).unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(run(), run());
+        assert_eq!(Schedule::random(kind, seed), Schedule::random(kind, seed));
     }
 }
 
 /// Runs the schedule named by `LASTHOP_SEED` and prints it and every packet.
 #[test]
-fn replay() {
-    if let Some(seed) = number("LASTHOP_SEED") {
-        run_again(Schedule::random(seed));
-    }
+fn replay_streams() {
+    run_again(Kind::Streams);
 }
 
 /// The same for one that has packets.
 #[test]
-fn replay_with_packets() {
-    if let Some(seed) = number("LASTHOP_SEED") {
-        run_again(Schedule::random_with_packets(seed));
-    }
+fn replay_packets() {
+    run_again(Kind::Packets);
 }
 
-fn run_again(mut schedule: Schedule) {
+/// The same for one that has a second link.
+#[test]
+fn replay_bond() {
+    run_again(Kind::Bond);
+}
+
+fn run_again(kind: Kind) {
+    let Some(seed) = number("LASTHOP_SEED") else { return };
+    let mut schedule = Schedule::random(kind, seed);
     // What the failure does not need only makes the print longer.
     if let Err(failure) = attempt(Flaw::None, &schedule, false)
         && !is_set("LASTHOP_WHOLE")

@@ -4,6 +4,7 @@ use core::net::{Ipv4Addr, SocketAddrV4};
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use lasthop_hop::PathId;
 use lasthop_sim::net::{Body, Context, LinkId, Node, Packet};
 use lasthop_units::{LinkEvent, Seed, Stream, Time};
 
@@ -16,14 +17,22 @@ use crate::packets::{Overview, Packets};
 pub(crate) const BASE: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 1), PORT);
 const PORT: u16 = 4800;
 
-/// A mobile's address after it has moved some times.
-pub(crate) fn address(mobile: usize, moves: u8) -> SocketAddrV4 {
-    SocketAddrV4::new(Ipv4Addr::new(10, 0, 1 + mobile as u8, 1 + moves), PORT)
+/// A mobile's address by a link after it has moved there some times.
+pub(crate) fn address(mobile: usize, link: usize, moves: u8) -> SocketAddrV4 {
+    SocketAddrV4::new(Ipv4Addr::new(10, link as u8, 1 + mobile as u8, 1 + moves), PORT)
 }
 
-/// The token that lets applications dawdle no more. Any other gives a mobile the address that it has
-/// after so many moves.
+/// The token that lets applications dawdle no more.
 pub(crate) const CALM: u64 = 0;
+/// The token by which a mobile's two addresses change places.
+pub(crate) const SWAP: u64 = 1;
+/// The token by which a mobile has its second link.
+pub(crate) const JOIN: u64 = 2;
+
+/// The token that gives a mobile the address by a link that it has after so many moves.
+pub(crate) fn moved(link: usize, moves: u8) -> u64 {
+    (1 + link as u64) << 8 | u64::from(moves)
+}
 
 /// Room for a datagram, in bytes.
 const DATAGRAM: usize = 1600;
@@ -44,7 +53,10 @@ pub(crate) struct Host {
     overview: Rc<RefCell<Overview>>,
     /// Which mobile it is, if it is not the base.
     mobile: Option<usize>,
-    addr: SocketAddrV4,
+    /// Its address by each link.
+    addrs: Vec<SocketAddrV4>,
+    /// A mobile's links, to it and from it.
+    pub(crate) links: Vec<[LinkId; 2]>,
     /// What the network puts before a datagram is as long as with IPv6.
     ipv6: bool,
     damage: Stream,
@@ -66,15 +78,17 @@ impl Host {
         seed: Seed,
         verbose: bool,
     ) -> Self {
-        let addr = mobile.map_or(BASE, |mobile| address(mobile, 0));
-        let damage = seed.stream(&format!("damage at {addr}"));
+        let of_mobile = |mobile| [0, 1].map(|link| address(mobile, link, 0)).to_vec();
+        let addrs = mobile.map_or(vec![BASE], of_mobile);
+        let damage = seed.stream(&format!("damage at {}", addrs[0]));
         Self {
             endpoint,
             applications,
             packets,
             overview,
             mobile,
-            addr,
+            addrs,
+            links: Vec::new(),
             ipv6,
             damage,
             heard: 0,
@@ -91,19 +105,25 @@ impl Host {
         self.packets.drive(now, &mut self.endpoint);
         let mut sent = 0;
         while !self.endless
-            && let Some((to, len)) = self.endpoint.poll_transmit(now, &mut self.room)
+            && let Some((path, to, len)) = self.endpoint.poll_transmit(now, &mut self.room)
         {
-            let (src_port, dst_port) = (self.addr.port(), to.port());
+            // A base has one address, and goes by its routes.
+            let path = if self.mobile.is_some() { usize::from(path.0) } else { 0 };
+            let addr = self.addrs[path];
+            let (src_port, dst_port) = (addr.port(), to.port());
             let body = Body::Udp { src_port, dst_port };
-            let mut packet = ctx.packet(*self.addr.ip(), *to.ip(), body);
+            let mut packet = ctx.packet(*addr.ip(), *to.ip(), body);
             self.overview.borrow_mut().note_sent(now, tag(&self.room[..len]));
             packet.set_bytes(&self.room[..len]);
             if self.ipv6 {
                 // A header of 20 bytes more, as IPv6's.
-                packet.encapsulate(*self.addr.ip(), *to.ip());
+                packet.encapsulate(*addr.ip(), *to.ip());
             }
             // What the link does not take is lost, as on any network.
-            let _ = ctx.send(packet);
+            let _ = match self.links.get(path) {
+                Some([_, from]) => ctx.send_on(*from, packet),
+                None => ctx.send(packet),
+            };
             // What was sent may have made room to write.
             self.applications.drive(now, &mut self.endpoint);
             sent += 1;
@@ -147,7 +167,7 @@ impl Node for Host {
     fn handle_timeout(&mut self, ctx: &mut Context<'_>) {
         let now = ctx.now();
         if self.verbose {
-            eprintln!("{now} {}: timer", self.addr);
+            eprintln!("{now} {}: timer", self.addrs[0]);
         }
         if self.endpoint.next_timeout().is_some_and(|t| t <= now) {
             self.endpoint.handle_timeout(now);
@@ -155,15 +175,24 @@ impl Node for Host {
         self.attend(ctx);
     }
 
-    fn handle_link_event(&mut self, ctx: &mut Context<'_>, _link: LinkId, event: LinkEvent) {
-        self.endpoint.handle_link_event(ctx.now(), event);
+    fn handle_link_event(&mut self, ctx: &mut Context<'_>, link: LinkId, event: LinkEvent) {
+        let path = self.links.iter().position(|[to, _]| *to == link).unwrap_or_default();
+        self.endpoint.handle_link_event(ctx.now(), PathId(path as u8), event);
         self.attend(ctx);
     }
 
     fn handle_token(&mut self, ctx: &mut Context<'_>, token: u64) {
         match self.mobile {
             // As behind a NAT that forgot its mapping: nobody is told.
-            Some(mobile) if token != CALM => self.addr = address(mobile, token as u8),
+            Some(_) if token == SWAP => self.addrs.reverse(),
+            Some(_) if token == JOIN => {
+                self.endpoint.join(ctx.now(), BASE);
+                self.attend(ctx);
+            }
+            Some(mobile) if token != CALM => {
+                let link = (token >> 8) as usize - 1;
+                self.addrs[link] = address(mobile, link, token as u8);
+            }
             _ => {
                 self.applications.eager = true;
                 self.attend(ctx);

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use lasthop_hop::{HopStats, OutgoingPacket, PacketClass};
+use lasthop_hop::{OutgoingPacket, PacketClass, PathStats};
 use lasthop_sim::Content;
 use lasthop_units::{Bytes, Duration, Rate, Seed, Stream, Time};
 
@@ -91,7 +91,7 @@ impl PacketPlan {
     }
 
     /// How long one may be worth sending beyond its round trips.
-    fn patience(&self, stats: &HopStats) -> Duration {
+    fn patience(&self, stats: &PathStats) -> Duration {
         if self.class.patience == 0.0 {
             return Duration::ZERO;
         }

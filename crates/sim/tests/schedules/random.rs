@@ -8,26 +8,29 @@ use lasthop_units::{Bytes, Duration, Rate, Seed, Stream, Time};
 use crate::crossing::Stranger;
 use crate::packets::PacketPlan;
 use crate::plan::{ConnectionPlan, log_uniform, pick, upto};
-use crate::schedule::{Move, Schedule, Shrink};
+use crate::schedule::{Beside, Kind, Move, Schedule, Shrink};
 
 /// Every hop must pass IP packets of this many bytes; less would be no test but a refusal.
 const MTU_LEAST: u64 = 1280;
 
 impl Schedule {
-    /// The schedule number `seed`: most are mild in most respects and wild in some.
-    pub(crate) fn random(seed: u64) -> Self {
+    /// The schedule number `seed` of a kind: most are mild in most respects and wild in some.
+    pub(crate) fn random(kind: Kind, seed: u64) -> Self {
+        match kind {
+            Kind::Streams => Self::with_streams(seed),
+            Kind::Packets => Self::with_packets(seed),
+            Kind::Bond => Self::with_bond(seed),
+        }
+    }
+
+    fn with_streams(seed: u64) -> Self {
         let all = Seed::from_u64(seed);
         let random = &mut all.stream("schedule");
         let calm_at = Duration::from_millis(log_uniform(random, 50, 8000));
         let mobiles = if random.chance(0.2) { 2 } else { 1 };
         let ipv6 = random.chance(0.3);
 
-        let up = calm_link(random);
-        let down = LinkConfig {
-            mtu: up.mtu,
-            ..if random.chance(0.3) { calm_link(random) } else { up.clone() }
-        };
-        let calm = RadioConfig { up, down, shared_fades: false };
+        let calm = calm_radio(random);
         let faulty = faults(random, &calm, calm_at);
 
         // As much as the radio carries in some seconds, but no more than keeps a run short.
@@ -49,32 +52,67 @@ impl Schedule {
             link_events: random.chance(0.3),
             stranger: stranger(random),
             connections,
-            with_packets: false,
+            kind: Kind::Streams,
             packets: Vec::new(),
             shrink: None,
+            beside: None,
         }
     }
 
     /// The same with flows of packets beside the connections, and at times a path that shrinks.
-    pub(crate) fn random_with_packets(seed: u64) -> Self {
+    fn with_packets(seed: u64) -> Self {
         let random = &mut Seed::from_u64(seed).stream("packets");
-        let mut new = Self { with_packets: true, ..Self::random(seed) };
+        let mut new = Self { kind: Kind::Packets, ..Self::with_streams(seed) };
         let (calm_at, slower) = (new.calm_at, rate(&new.calm.up).min(rate(&new.calm.down)));
         let count = log_uniform(random, 1, 8);
         new.packets = (0..count)
             .map(|_| PacketPlan::random(random, new.mobiles, calm_at, slower, count))
             .collect();
-        if random.chance(0.3) {
-            let at = Time::ZERO + upto(random, calm_at.since(Time::ZERO));
-            let mtu = (MTU_LEAST + random.below(100)) as u32;
-            new.shrink = Some(Shrink { at, mtu });
-        }
+        new.shrink = shrink(random, calm_at);
         // Some have the hop for themselves.
         if random.chance(0.3) {
             new.connections.clear();
         }
         new
     }
+
+    /// The same with a second link of every mobile's.
+    fn with_bond(seed: u64) -> Self {
+        let random = &mut Seed::from_u64(seed).stream("bond");
+        let new = Self { kind: Kind::Bond, ..Self::with_packets(seed) };
+        let until = new.calm_at.since(Time::ZERO);
+        let calm = calm_radio(random);
+        let faulty = faults(random, &calm, until);
+        let from = if random.chance(0.7) { Duration::ZERO } else { upto(random, until) };
+        let beside = Beside {
+            from: Time::ZERO + from,
+            moves: moves(random, new.mobiles, until),
+            swaps: moves(random, new.mobiles, until),
+            link_events: random.chance(0.3),
+            shrink: shrink(random, new.calm_at),
+            calm,
+            faulty,
+        };
+        Self { beside: Some(beside), ..new }
+    }
+}
+
+/// At times a path shrinks.
+fn shrink(random: &mut Stream, calm_at: Time) -> Option<Shrink> {
+    random.chance(0.3).then(|| {
+        let at = Time::ZERO + upto(random, calm_at.since(Time::ZERO));
+        let mtu = (MTU_LEAST + random.below(100)) as u32;
+        Shrink { at, mtu }
+    })
+}
+
+fn calm_radio(random: &mut Stream) -> RadioConfig {
+    let up = calm_link(random);
+    let down = LinkConfig {
+        mtu: up.mtu,
+        ..if random.chance(0.3) { calm_link(random) } else { up.clone() }
+    };
+    RadioConfig { up, down, shared_fades: false }
 }
 
 fn calm_link(random: &mut Stream) -> LinkConfig {

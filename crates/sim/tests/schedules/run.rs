@@ -15,10 +15,10 @@ use crate::check::{self, Check, Violation};
 use crate::crossing::Crossing;
 use crate::flaw::Flaw;
 use crate::hop::Hop;
-use crate::node::{AnyNode, BASE, CALM, Host, address};
+use crate::node::{AnyNode, BASE, CALM, Host, JOIN, SWAP, address, moved};
 use crate::packets::{Overview, PacketPlan, Packets};
 use crate::random;
-use crate::schedule::{Report, Schedule};
+use crate::schedule::{Beside, Move, Report, Schedule, Shrink};
 use crate::side::Account;
 
 /// How often a run is looked at once the faults have stopped.
@@ -36,13 +36,27 @@ struct Run<'a> {
     schedule: &'a Schedule,
     hop: Hop,
     network: Network<AnyNode>,
-    /// Where mobiles meet the radio, and the radio's links, down first.
-    crossing: NodeId,
-    radio: [LinkId; 2],
+    /// The radio, and one beside it if there is one.
+    radios: Vec<Radio>,
     /// The base first, then the mobiles.
     hosts: Vec<NodeId>,
+}
+
+/// A radio and all that meet it.
+struct Radio {
+    /// Where mobiles do.
+    crossing: NodeId,
+    /// Its links, down first.
+    links: [LinkId; 2],
     /// The links to each mobile and from it.
-    links: Vec<[LinkId; 2]>,
+    mobiles: Vec<[LinkId; 2]>,
+}
+
+/// What happens to a mobile's address by a link, or to both.
+#[derive(Clone, Copy)]
+enum Change {
+    Move(usize),
+    Swap,
 }
 
 impl<'a> Run<'a> {
@@ -62,74 +76,144 @@ impl<'a> Run<'a> {
         };
         let fixed_hosts = Applications::fixed_hosts(plans, seed);
         let base = network.add_node(host(hop.base(), fixed_hosts, None));
-        let crossing = Crossing::new(schedule.stranger, seed);
-        let crossing = network.add_node(AnyNode::Crossing(Box::new(crossing)));
-        let radio = network.add_radio(base, crossing, &schedule.faulty).expect("a radio");
-        network.set_default_route(base, Some(radio[0]));
-        network.set_route(crossing, *BASE.ip(), Some(radio[1]));
-        let (mut hosts, mut links) = (vec![base], Vec::new());
         let at_once = LinkConfig { queue: QueueLimit::Packets(u32::MAX), ..LinkConfig::default() };
+        let beside = schedule.beside.iter().map(|beside| &beside.faulty);
+        let configs = [&schedule.faulty].into_iter().chain(beside).enumerate();
+        let crossings = configs.map(|(n, config)| {
+            let seed = if n == 0 { seed } else { seed.child("beside") };
+            let crossing = Crossing::new(schedule.stranger, seed);
+            (n, config, network.add_node(AnyNode::Crossing(Box::new(crossing))))
+        });
+        let crossings: Vec<_> = crossings.collect();
+        let mut hosts = vec![base];
         for mobile in 0..schedule.mobiles {
             let applications = Applications::of_mobile(mobile, plans, seed);
             let endpoint = hop.mobile(mobile, BASE);
-            let node = network.add_node(host(endpoint, applications, Some(mobile)));
-            let to = network.add_link(crossing, node, &at_once).expect("a link");
-            let from = network.add_link(node, crossing, &at_once).expect("a link");
-            network.set_default_route(node, Some(from));
-            network.set_route(crossing, *address(mobile, 0).ip(), Some(to));
-            hosts.push(node);
-            links.push([to, from]);
+            hosts.push(network.add_node(host(endpoint, applications, Some(mobile))));
         }
+        let radios = crossings.into_iter().map(|(n, config, crossing)| {
+            let links = network.add_radio(base, crossing, config).expect("a radio");
+            network.set_route(crossing, *BASE.ip(), Some(links[1]));
+            let mobiles = hosts[1..].iter().enumerate().map(|(mobile, node)| {
+                let to = network.add_link(crossing, *node, &at_once).expect("a link");
+                let from = network.add_link(*node, crossing, &at_once).expect("a link");
+                let address = *address(mobile, n, 0).ip();
+                network.set_route(crossing, address, Some(to));
+                network.set_route(base, address, Some(links[0]));
+                if let AnyNode::Host(host) = network.node_mut(*node) {
+                    host.links.push([to, from]);
+                }
+                [to, from]
+            });
+            let mobiles = mobiles.collect();
+            Radio { crossing, links, mobiles }
+        });
+        let radios: Vec<Radio> = radios.collect();
+        network.set_default_route(base, Some(radios[0].links[0]));
         if verbose {
-            for node in hosts.iter().chain([&crossing]) {
+            for node in hosts.iter().chain(radios.iter().map(|radio| &radio.crossing)) {
                 network.tap(TapPoint::Node(*node), Rc::new(RefCell::new(Printer)));
             }
         }
-        let mut run = Self { schedule, hop, network, crossing, radio, hosts, links };
+        let mut run = Self { schedule, hop, network, radios, hosts };
         run.plan();
         run
     }
 
     /// Enters what the schedule does into the network's agenda.
     fn plan(&mut self) {
-        let calm = self.schedule.calm_at;
-        let mut moves = vec![0; self.schedule.mobiles];
-        for m in &self.schedule.moves {
-            let (node, [to, _]) = (self.crossing, self.links[m.mobile]);
-            let [old, new] = [0, 1].map(|n| *address(m.mobile, moves[m.mobile] + n).ip());
-            moves[m.mobile] += 1;
-            let (moved, token) = (self.hosts[1 + m.mobile], u64::from(moves[m.mobile]));
-            self.network.schedule(m.at, Event::Route { node, dst: old, link: None });
-            self.network.schedule(m.at, Event::Route { node, dst: new, link: Some(to) });
-            self.network.schedule(m.at, Event::Token { node: moved, token });
+        let (schedule, calm) = (self.schedule, self.schedule.calm_at);
+        let mut changes: Vec<_> = schedule.moves.iter().map(|m| (*m, Change::Move(0))).collect();
+        if let Some(beside) = &schedule.beside {
+            changes.extend(beside.moves.iter().map(|m| (*m, Change::Move(1))));
+            changes.extend(beside.swaps.iter().map(|m| (*m, Change::Swap)));
+            for &node in &self.hosts[1..] {
+                self.network.schedule(beside.from, Event::Token { node, token: JOIN });
+            }
         }
-        for pause in self.schedule.faulty.up.pauses.iter().filter(|_| self.schedule.link_events) {
+        self.plan_changes(changes);
+        self.plan_radio(
+            0,
+            (&schedule.faulty, &schedule.calm),
+            schedule.shrink,
+            schedule.link_events,
+        );
+        if let Some(beside) = &schedule.beside {
+            let Beside { faulty, calm, shrink, link_events, .. } = beside;
+            self.plan_radio(1, (faulty, calm), *shrink, *link_events);
+        }
+        let crossings = self.radios.iter().map(|radio| &radio.crossing);
+        for &node in crossings.chain(&self.hosts) {
+            self.network.schedule(calm, Event::Token { node, token: CALM });
+        }
+    }
+
+    /// Mobiles' addresses.
+    fn plan_changes(&mut self, mut changes: Vec<(Move, Change)>) {
+        changes.sort_by_key(|(m, _)| m.at);
+        let of_mobile = |mobile| [0, 1].map(|link| *address(mobile, link, 0).ip());
+        let mut current: Vec<_> = (0..self.schedule.mobiles).map(of_mobile).collect();
+        let mut moves = vec![[0; 2]; self.schedule.mobiles];
+        for (Move { at, mobile }, change) in changes {
+            let (old, node) = (current[mobile], self.hosts[1 + mobile]);
+            let token = match change {
+                Change::Move(link) => {
+                    moves[mobile][link] += 1;
+                    current[mobile][link] = *address(mobile, link, moves[mobile][link]).ip();
+                    moved(link, moves[mobile][link])
+                }
+                Change::Swap => {
+                    current[mobile].reverse();
+                    SWAP
+                }
+            };
+            self.network.schedule(at, Event::Token { node, token });
+            for (link, radio) in self.radios.iter().enumerate() {
+                let (node, new) = (radio.crossing, current[mobile][link]);
+                if old[link] == new {
+                    continue;
+                }
+                let to = radio.mobiles[mobile][0];
+                let (down, base) = (radio.links[0], self.hosts[0]);
+                self.network.schedule(at, Event::Route { node, dst: old[link], link: None });
+                self.network.schedule(at, Event::Route { node, dst: new, link: Some(to) });
+                self.network.schedule(at, Event::Route { node: base, dst: new, link: Some(down) });
+            }
+        }
+    }
+
+    /// What becomes of a radio.
+    fn plan_radio(
+        &mut self,
+        n: usize,
+        (faulty, calm): (&RadioConfig, &RadioConfig),
+        shrink: Option<Shrink>,
+        link_events: bool,
+    ) {
+        let calm_at = self.schedule.calm_at;
+        let Radio { links, mobiles, .. } = &self.radios[n];
+        for pause in faulty.up.pauses.iter().filter(|_| link_events) {
             let silent = Time::ZERO + pause.start;
-            let back = (silent + pause.duration).min(calm);
-            for (&node, &[link, _]) in self.hosts[1..].iter().zip(&self.links) {
+            let back = (silent + pause.duration).min(calm_at);
+            for (&node, &[link, _]) in self.hosts[1..].iter().zip(mobiles) {
                 for (at, event) in [(silent, LinkEvent::Down), (back, LinkEvent::Up)] {
                     self.network.schedule(at, Event::Signal { node, link, event });
                 }
             }
         }
-        if let Some(shrink) = self.schedule.shrink {
-            let RadioConfig { up, down, .. } = &self.schedule.faulty;
-            for (link, config) in self.radio.into_iter().zip([down, up]) {
+        if let Some(shrink) = shrink {
+            for (link, config) in links.iter().zip([&faulty.down, &faulty.up]) {
                 // Times would count from here on, and so nothing is left that has any.
                 let mut config = LinkConfig { pauses: Vec::new(), ..config.clone() };
                 config.pacing = Pacing::Rate(random::rate(&config));
                 config.mtu = config.mtu.min(shrink.mtu);
                 let config = Box::new(config);
-                self.network.schedule(shrink.at, Event::Conditions { link, config });
+                self.network.schedule(shrink.at, Event::Conditions { link: *link, config });
             }
         }
-        let RadioConfig { up, down, .. } = &self.schedule.calm;
-        for (link, config) in self.radio.into_iter().zip([down, up]) {
+        for (link, config) in links.iter().zip([&calm.down, &calm.up]) {
             let config = Box::new(config.clone());
-            self.network.schedule(calm, Event::Conditions { link, config });
-        }
-        for &node in [&self.crossing].into_iter().chain(&self.hosts) {
-            self.network.schedule(calm, Event::Token { node, token: CALM });
+            self.network.schedule(calm_at, Event::Conditions { link: *link, config });
         }
     }
 
@@ -157,8 +241,11 @@ impl<'a> Run<'a> {
     /// By when everything must be over: the hop's patience, and time for all bytes at the calm
     /// radio's rate, for each window's round trip, and for some more round trips.
     fn deadline(&self) -> Time {
-        let (bytes, rtt, rate) =
-            (self.bytes(), rtt(&self.schedule.calm), slower(&self.schedule.calm));
+        let beside = self.schedule.beside.as_ref().map(|beside| &beside.calm);
+        let calm = || [&self.schedule.calm].into_iter().chain(beside);
+        let rtt = calm().map(rtt).max().unwrap_or_default();
+        let rate = calm().map(slower).min().unwrap_or_default();
+        let bytes = self.bytes();
         let windows = (bytes.get() / self.hop.window().max(1)) as u32;
         let answers = self.schedule.connections.iter().map(|c| c.answer_after).max();
         self.schedule.calm_at

@@ -17,6 +17,36 @@ use crate::packets::PacketPlan;
 use crate::plan::ConnectionPlan;
 use crate::run::execute;
 
+/// What there is beside connections.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Kind {
+    /// Nothing.
+    Streams,
+    /// Flows of packets.
+    Packets,
+    /// Flows of packets, and a second link of every mobile's.
+    Bond,
+}
+
+/// A second link of every mobile's, by a radio of its own.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Beside {
+    /// The radio until the schedule's `calm_at`.
+    pub(crate) faulty: RadioConfig,
+    /// The radio from then on.
+    pub(crate) calm: RadioConfig,
+    /// When mobiles have it.
+    pub(crate) from: Time,
+    /// Changes of mobiles' addresses by it.
+    pub(crate) moves: Vec<Move>,
+    /// When the two addresses of a mobile's change places.
+    pub(crate) swaps: Vec<Move>,
+    /// Mobiles are told when the radio falls silent and returns.
+    pub(crate) link_events: bool,
+    /// It passes less from some moment on.
+    pub(crate) shrink: Option<Shrink>,
+}
+
 /// All that happens to one base and its mobiles.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Schedule {
@@ -40,12 +70,14 @@ pub(crate) struct Schedule {
     pub(crate) stranger: Stranger,
     /// What the applications do.
     pub(crate) connections: Vec<ConnectionPlan>,
-    /// It is one of those that have packets beside connections.
-    pub(crate) with_packets: bool,
+    /// What there is beside connections.
+    pub(crate) kind: Kind,
     /// What goes as packets, not as streams.
     pub(crate) packets: Vec<PacketPlan>,
     /// The radio passes less from some moment before `calm_at` on.
     pub(crate) shrink: Option<Shrink>,
+    /// A second link.
+    pub(crate) beside: Option<Beside>,
 }
 
 /// A path whose MTU gets smaller.
@@ -91,7 +123,7 @@ pub(crate) struct Failure {
     /// The schedule's number.
     pub(crate) seed: u64,
     /// Of which kind it is.
-    pub(crate) with_packets: bool,
+    pub(crate) kind: Kind,
     /// What was broken.
     pub(crate) violation: Violation,
 }
@@ -99,37 +131,32 @@ pub(crate) struct Failure {
 impl Failure {
     /// The schedule that fails.
     pub(crate) fn schedule(&self) -> Schedule {
-        if self.with_packets {
-            return Schedule::random_with_packets(self.seed);
-        }
-        Schedule::random(self.seed)
+        Schedule::random(self.kind, self.seed)
     }
 }
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let test = if self.with_packets { "replay_with_packets" } else { "replay" };
+        let test = match self.kind {
+            Kind::Streams => "replay_streams",
+            Kind::Packets => "replay_packets",
+            Kind::Bond => "replay_bond",
+        };
         let rest = format!("-p lasthop-sim --test schedules {test}");
         let replay = Replay::new(self.seed, &rest).line();
         write!(f, "schedule {}: {}\nreplay: {replay}", self.seed, self.violation)
     }
 }
 
-/// Runs the schedule number `seed` and checks every promise: what it was like, or the first that was
-/// broken.
-pub(crate) fn run(flaw: Flaw, seed: u64) -> Result<Report, Failure> {
-    attempt(flaw, &Schedule::random(seed), false)
-}
-
-/// The same for those that have packets beside connections.
-pub(crate) fn run_with_packets(flaw: Flaw, seed: u64) -> Result<Report, Failure> {
-    attempt(flaw, &Schedule::random_with_packets(seed), false)
+/// Runs the schedule number `seed` of a kind and checks every promise: what it was like, or the first that was broken.
+pub(crate) fn run(flaw: Flaw, kind: Kind, seed: u64) -> Result<Report, Failure> {
+    attempt(flaw, &Schedule::random(kind, seed), false)
 }
 
 /// Runs `schedule` and checks every promise; `verbose` prints every packet to standard error.
 pub(crate) fn attempt(flaw: Flaw, schedule: &Schedule, verbose: bool) -> Result<Report, Failure> {
-    let Schedule { seed, with_packets, .. } = *schedule;
-    let fail = |violation| Failure { seed, with_packets, violation };
+    let Schedule { seed, kind, .. } = *schedule;
+    let fail = |violation| Failure { seed, kind, violation };
     match panic::catch_unwind(AssertUnwindSafe(|| execute(flaw, schedule, verbose))) {
         Ok(result) => result.map_err(fail),
         // A panic in a machine is a broken promise like any other, and needs its seed as much.

@@ -6,7 +6,7 @@ use lasthop_units::Duration;
 use crate::check::Check;
 use crate::crossing::Stranger;
 use crate::flaw::Flaw;
-use crate::schedule::{Failure, Schedule, attempt};
+use crate::schedule::{Beside, Failure, Schedule, attempt};
 
 /// A part of a schedule that can be left out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -41,13 +41,19 @@ pub(crate) enum Feature {
     Dawdling,
     /// A path that shrinks.
     Shrink,
+    /// A second link.
+    Beside,
+    /// Addresses that change places.
+    Swaps,
     /// One connection.
     Connection(usize),
     /// One flow of packets.
     Packets(usize),
 }
 
-const FEATURES: [Feature; 15] = [
+const FEATURES: [Feature; 17] = [
+    Feature::Beside,
+    Feature::Swaps,
     Feature::Stranger,
     Feature::Moves,
     Feature::LinkEvents,
@@ -71,15 +77,26 @@ impl Schedule {
         let mut less = self.clone();
         match feature {
             Feature::Stranger => less.stranger = Stranger::default(),
-            Feature::Moves => less.moves.clear(),
-            Feature::LinkEvents => less.link_events = false,
+            Feature::Beside => less.beside = None,
+            Feature::Swaps => less.beside.iter_mut().for_each(|beside| beside.swaps.clear()),
+            Feature::Moves => {
+                less.moves.clear();
+                less.beside.iter_mut().for_each(|beside| beside.moves.clear());
+            }
+            Feature::LinkEvents => {
+                less.link_events = false;
+                less.beside.iter_mut().for_each(|beside| beside.link_events = false);
+            }
             Feature::Pauses => less.links(|link, _| link.pauses.clear()),
             Feature::Losses => less.links(|link, _| link.losses.clear()),
             Feature::Reordering => less.links(|link, _| link.reorder = None),
             Feature::Duplicates => less.links(|link, _| link.duplicate = 0.0),
             Feature::Steps => less.links(|link, calm| link.pacing = calm.pacing.clone()),
             Feature::Mtu => less.links(|link, calm| link.mtu = calm.mtu),
-            Feature::Shrink => less.shrink = None,
+            Feature::Shrink => {
+                less.shrink = None;
+                less.beside.iter_mut().for_each(|beside| beside.shrink = None);
+            }
             Feature::SecondMobile => {
                 less.connections.iter_mut().for_each(|c| c.mobile = 0);
                 less.packets.iter_mut().for_each(|p| p.mobile = 0);
@@ -112,8 +129,11 @@ impl Schedule {
     }
 
     fn links(&mut self, change: impl Fn(&mut LinkConfig, &LinkConfig)) {
-        change(&mut self.faulty.up, &self.calm.up);
-        change(&mut self.faulty.down, &self.calm.down);
+        let beside = self.beside.iter_mut().map(|beside| (&mut beside.faulty, &beside.calm));
+        for (faulty, calm) in beside.chain([(&mut self.faulty, &self.calm)]) {
+            change(&mut faulty.up, &calm.up);
+            change(&mut faulty.down, &calm.down);
+        }
     }
 
     /// What there is to leave out.
@@ -131,10 +151,14 @@ impl Schedule {
             };
             format!("{rate}, {:?}, queue {:?}, mtu {}", link.delay, link.queue, link.mtu)
         };
+        let beside = self.beside.as_ref().map(|Beside { faulty, from, .. }| {
+            format!("; beside from {from} on up {}; down {}", link(&faulty.up), link(&faulty.down))
+        });
         format!(
-            "up {}; down {}; calm at {}; {} connections; {} flows of packets; {:?}",
+            "up {}; down {}{}; calm at {}; {} connections; {} flows of packets; {:?}",
             link(&self.faulty.up),
             link(&self.faulty.down),
+            beside.unwrap_or_default(),
             self.calm_at,
             self.connections.len(),
             self.packets.len(),
