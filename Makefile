@@ -59,7 +59,8 @@ soak:
 		-- --nocapture handoff::tests::schedules station::tests::schedules
 	LASTHOP_FIRST=1000 LASTHOP_HANDOFFS=4000 LASTHOP_MOBILE_TCP=20000 \
 		$(CARGO) test --locked -p lasthop-sim --test mhp random
-	LASTHOP_SCHEDULES=20000 $(CARGO) test --locked -p lasthop-sim --test schedules packets_keep -- --nocapture
+	LASTHOP_SCHEDULES=20000 $(CARGO) test --locked -p lasthop-sim --test schedules \
+		-- --nocapture packets_keep two_links_keep
 	$(CARGO) build --locked --release -p lasthop -p lasthop-bench
 	$(BIN)/release/lasthop-bench soak --for $(SOAK_TIME)
 

@@ -75,6 +75,8 @@ enum Figure {
     Forward,
     /// Packets through TUN devices, full and small, beside a plain tunnel and the kernel's own forwarding
     Tun,
+    /// A download by two links at once, beside the better of them, and the kernel's multipath TCP
+    Bond,
     /// A download by QUIC, as packets on the hop and by itself
     Quic,
     /// The simulator and kernels side by side, scheme by scheme: does the simulation tell the truth?
@@ -138,6 +140,7 @@ fn run(cli: &Cli) -> Result<usize> {
         Figure::Twin(_) | Figure::Soak(_) => &[],
         Figure::Forward => &[figure::forward::run],
         Figure::Tun => &[figure::tun::run],
+        Figure::Bond => &[figure::bond::run],
         Figure::Quic => &[figure::quic::run],
         Figure::Priority => &[figure::priority::run],
         Figure::Agents => &[figure::agents::run],
@@ -164,6 +167,7 @@ fn run(cli: &Cli) -> Result<usize> {
             figure::forward::run,
             figure::tun::run,
             figure::quic::run,
+            figure::bond::run,
         ],
         Figure::AnswerQueue => return figure::forward::nfqueue::run().map(|()| 0),
         Figure::PacketTunnel(options) => return packet_tunnel::run(options).map(|()| 0),

@@ -19,7 +19,7 @@ use crate::wait::wait_for;
 
 /// The share of a full packet that is TCP payload: 1500 bytes less IPv4 and TCP headers with
 /// timestamps.
-const PAYLOAD: f64 = 1448.0 / 1500.0;
+pub(crate) const PAYLOAD: f64 = 1448.0 / 1500.0;
 /// A rate counts as full when this share of the limit holds for this long.
 const FULL: (f64, Duration) = (0.9, Duration::from_millis(250));
 

@@ -10,6 +10,7 @@ use lasthop_kernel::netns::Netns;
 use lasthop_session::socks::{self, ClientProgress};
 use lasthop_units::Seed;
 use lasthop_wire::mhp::Target;
+use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::arrivals::Watched;
 use crate::content::Content;
@@ -24,6 +25,8 @@ const CHUNK: usize = 64 * 1024;
 pub enum Via {
     /// The kernel's TCP, straight.
     Direct,
+    /// The kernel's multipath TCP (RFC 8684), straight.
+    Multipath,
     /// The SOCKS5 proxy (RFC 1928, without authentication) at this address.
     Socks5(SocketAddr),
 }
@@ -77,13 +80,16 @@ impl Client {
     /// What the system or the proxy said.
     pub fn connect(&self, patience: Duration) -> Result<TcpStream, LabError> {
         let to = match self.via {
-            Via::Direct => self.server,
+            Via::Direct | Via::Multipath => self.server,
             Via::Socks5(proxy) => proxy,
         };
         let what = format!("connecting to {to}");
         let stream = self
             .netns
-            .enter(|| TcpStream::connect_timeout(&to, patience))?
+            .enter(|| match self.via {
+                Via::Multipath => connect_multipath(to, patience),
+                Via::Direct | Via::Socks5(_) => TcpStream::connect_timeout(&to, patience),
+            })?
             .and_then(|s| s.set_read_timeout(Some(patience)).map(|()| s))
             .map_err(|e| LabError::io(what, e))?;
         if let Via::Socks5(_) = self.via {
@@ -171,6 +177,12 @@ impl Client {
         }
         Ok(())
     }
+}
+
+fn connect_multipath(to: SocketAddr, patience: Duration) -> io::Result<TcpStream> {
+    let socket = Socket::new(Domain::for_address(to), Type::STREAM, Some(Protocol::MPTCP))?;
+    socket.connect_timeout(&to.into(), patience)?;
+    Ok(socket.into())
 }
 
 /// A stream with short timeouts that goes on trying until it is told to stop.

@@ -28,9 +28,19 @@ const CHUNK: usize = 64 * 1024;
 ///
 /// The namespace cannot be entered, or the address cannot be listened on.
 pub fn start(netns: &Netns, address: SocketAddr, seed: Seed) -> Result<Server, LabError> {
-    let habits = Habits { name: "http", most: MOST, stack: None, converse };
-    Server::start(netns, address, seed, habits)
+    Server::start(netns, address, seed, HABITS)
 }
+
+/// The same, also for connections of multipath TCP.
+///
+/// # Errors
+///
+/// As [`start`], or the kernel has no multipath TCP.
+pub fn start_multipath(netns: &Netns, address: SocketAddr, seed: Seed) -> Result<Server, LabError> {
+    Server::start(netns, address, seed, Habits { multipath: true, ..HABITS })
+}
+
+const HABITS: Habits = Habits { name: "http", most: MOST, stack: None, multipath: false, converse };
 
 /// A request's head, as far as it matters here.
 #[derive(Debug, Default, PartialEq)]

@@ -8,6 +8,7 @@
 pub mod agent;
 pub mod air;
 pub mod arrivals;
+pub mod bond;
 pub mod browser;
 pub mod capture;
 mod carrier;

@@ -3,6 +3,7 @@
 
 mod identity;
 
+use std::error::Error;
 use std::fmt;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -10,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lasthop_kernel::netns::Netns;
-use lasthop_units::Seed;
+use lasthop_units::{Seed, one_line};
 use quinn::congestion::{BbrConfig, CubicConfig};
 use quinn::{Connection, Endpoint, EndpointConfig, TokioRuntime, TransportConfig, VarInt};
 
@@ -81,8 +82,8 @@ pub fn any_towards(to: SocketAddr) -> SocketAddr {
 }
 
 /// Something of QUIC that failed, as the lab says it.
-fn quic(error: impl fmt::Display) -> LabError {
-    LabError::io("QUIC", io::Error::other(error.to_string()))
+fn quic(error: impl Error) -> LabError {
+    LabError::io("QUIC", io::Error::other(one_line(&error)))
 }
 
 async fn run(

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use lasthop_kernel::netns::Netns;
 use lasthop_units::Seed;
-use socket2::{SockRef, TcpKeepalive};
+use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 
 use crate::arrivals::Watched;
 use crate::error::LabError;
@@ -34,6 +34,8 @@ pub(crate) struct Habits {
     pub(crate) most: usize,
     /// The stack of a connection's thread, bytes; the usual one if `None`.
     pub(crate) stack: Option<usize>,
+    /// Connections may be of multipath TCP.
+    pub(crate) multipath: bool,
     /// Serves one connection until it is over.
     pub(crate) converse: fn(TcpStream, &Shared) -> io::Result<()>,
 }
@@ -70,7 +72,13 @@ impl Server {
         seed: Seed,
         habits: Habits,
     ) -> Result<Self, LabError> {
-        let start = || Self::serve(TcpListener::bind(address)?, seed, habits);
+        let start = || {
+            let listener = match habits.multipath {
+                true => listen_multipath(address)?,
+                false => TcpListener::bind(address)?,
+            };
+            Self::serve(listener, seed, habits)
+        };
         netns.enter(start)?.map_err(|e| LabError::io(format!("listening on {address}"), e))
     }
 
@@ -116,6 +124,14 @@ impl Server {
     }
 }
 
+fn listen_multipath(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::MPTCP))?;
+    socket.set_reuse_address(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}
+
 impl Drop for Server {
     fn drop(&mut self) {
         // Shutting a listener down wakes the thread in `accept`.
@@ -142,7 +158,7 @@ impl Shared {
 }
 
 fn accept_all(listener: &TcpListener, shared: &Arc<Shared>) {
-    let Habits { name, most, stack, converse } = shared.habits;
+    let Habits { name, most, stack, converse, .. } = shared.habits;
     while let Ok((stream, _)) = listener.accept() {
         let Ok(clone) = stream.try_clone() else { continue };
         let id = {

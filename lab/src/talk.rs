@@ -44,7 +44,8 @@ pub fn client_seed(seed: Seed) -> Seed {
 ///
 /// The namespace cannot be entered, or the address cannot be listened on.
 pub fn start(netns: &Netns, address: SocketAddr, seed: Seed) -> Result<Server, LabError> {
-    let habits = Habits { name: "talk", most: MOST, stack: Some(STACK), converse };
+    let habits =
+        Habits { name: "talk", most: MOST, stack: Some(STACK), multipath: false, converse };
     Server::start(netns, address, seed, habits)
 }
 

@@ -32,7 +32,7 @@ pub fn radio_beside(n: usize) -> String {
 }
 
 /// The network of a radio beside the first.
-fn network_beside(n: usize) -> u16 {
+pub(crate) fn network_beside(n: usize) -> u16 {
     2 + n as u16
 }
 
@@ -252,6 +252,26 @@ impl Lab {
                 "route replace default via {gateway} dev {name} metric {}\n",
                 2000 + n
             ))?;
+        }
+        Ok(())
+    }
+
+    /// Leads the mobile's way to the base by this radio alone, as whoever watches its links would: 0 is the first.
+    ///
+    /// # Errors
+    ///
+    /// `ip` refused.
+    pub fn prefer(&self, n: usize) -> Result<(), LabError> {
+        for family in self.families()? {
+            let base = address(family, 2, 1);
+            let prefix = if base.is_ipv4() { 32 } else { 128 };
+            if n == 0 {
+                self.mobile.ip(&format!("route flush exact {base}/{prefix}\n"))?;
+            } else {
+                let (gateway, name) = (address(family, network_beside(n), 1), radio_beside(n));
+                let way = format!("via {gateway} dev {name}");
+                self.mobile.ip(&format!("route replace {base}/{prefix} {way}\n"))?;
+            }
         }
         Ok(())
     }

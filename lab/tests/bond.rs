@@ -10,14 +10,11 @@ use std::time::{Duration, Instant};
 
 use lasthop_control as control;
 use lasthop_lab::arrivals::Received;
-use lasthop_lab::client::Client;
-use lasthop_lab::http;
-use lasthop_lab::scheme::{Carrier, Hop};
-use lasthop_lab::service::Server;
-use lasthop_lab::topology::{Family, Lab, RADIO, Topology, link, radio_beside};
-use lasthop_lab::transfer::{Direction, ENDLESS, Transfer};
+use lasthop_lab::bond::{self, Bond, Way, longest_gap};
+use lasthop_lab::topology::{Family, RADIO, Topology, link};
+use lasthop_lab::transfer::Direction;
 use lasthop_radio::{Errors, Loss, RadioConfig};
-use lasthop_units::{Rate, Seed};
+use lasthop_units::Rate;
 
 /// Scenes that were started.
 static STARTED: AtomicUsize = AtomicUsize::new(0);
@@ -35,10 +32,7 @@ fn radio(mbps: u64, ms: u64, loss: f64) -> RadioConfig {
 
 /// A mobile with two radios, and what is running there.
 struct Scene {
-    transfer: Transfer,
-    _server: Server,
-    hop: Carrier,
-    lab: Lab,
+    bond: Bond,
     control: ControlSocket,
 }
 
@@ -59,32 +53,25 @@ impl Drop for ControlSocket {
 }
 
 impl Scene {
-    /// Starts an endless transfer by all of these links; `None` where the machine cannot have it.
-    fn start(radios: [RadioConfig; 2], links: &str, how: (Direction, Family)) -> Option<Self> {
+    /// Starts an endless transfer by these links; `None` where the machine cannot have it.
+    fn start(
+        [first, second]: [RadioConfig; 2],
+        links: Vec<String>,
+        how: (Direction, Family),
+    ) -> Option<Self> {
         let program = common::program()?;
-        let [first, second] = radios;
+        common::prefer_this_thread();
         let topology = Topology { radio: first, beside: vec![second], ..Topology::default() };
-        let lab = common::lab(&topology)?;
         let control = ControlSocket::new();
-        let mobile = ["--links", links, "--control", &control.0.to_string_lossy()];
-        let mobile = mobile.map(str::to_owned).to_vec();
-        let hop = Hop { mobile, ..Hop::new("srp") };
-        let (direction, family) = how;
-        let hop = Carrier::start_hop(&hop, &lab, family, &program, PATIENCE).unwrap();
-        let server = lab.server_address(family);
-        let server = http::start(&lab.fixed, server, Seed::from_u64(3)).unwrap();
-        let client = Client::new(&lab.mobile, hop.via(), server.address());
-        let transfer = Transfer::start(&server, &client, direction, ENDLESS, PATIENCE).unwrap();
-        transfer.first_byte().unwrap();
-        Some(Self { transfer, _server: server, hop, lab, control })
+        let mobile = vec!["--control".to_owned(), control.0.to_string_lossy().into_owned()];
+        let way = Way::Srp(links);
+        let bond = Bond::start(topology, &way, how, &program, (mobile, PATIENCE));
+        Some(Self { bond: common::permitted(bond)?, control })
     }
 
     /// Runs for so long; when that began and ended.
     fn run(&mut self, time: Duration) -> (Instant, Instant) {
-        let begun = Instant::now();
-        self.transfer.until(begun + time).unwrap();
-        self.hop.check().unwrap();
-        (begun, Instant::now())
+        self.bond.run(time).unwrap()
     }
 
     /// The mobile's links that carried something, and whether each answers.
@@ -96,14 +83,10 @@ impl Scene {
 
     /// Checks every byte that came.
     fn end(self) -> Received {
-        let ended = self.transfer.stop().unwrap();
+        let ended = self.bond.end().unwrap();
         assert!(ended.is_right, "other bytes came than were sent");
         ended.received
     }
-}
-
-fn both() -> String {
-    [RADIO.to_owned(), radio_beside(1)].join(",")
 }
 
 /// A rate in Mbit/s.
@@ -111,16 +94,9 @@ fn goodput(received: &Received, (from, to): (Instant, Instant)) -> f64 {
     Rate::of(received.between(from, to), to - from).as_bps() as f64 / 1e6
 }
 
-/// The longest time without a byte.
-fn gap(received: &Received, (from, to): (Instant, Instant)) -> Duration {
-    let within = received.arrivals().iter().map(|arrival| arrival.at);
-    let within: Vec<Instant> = within.filter(|at| (from..to).contains(at)).collect();
-    within.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(to - from)
-}
-
 /// Two links carry together what neither could alone, whatever their delays are and whatever one loses.
 fn add_up(radios: [RadioConfig; 2], how: (Direction, Family), least: f64) {
-    let Some(mut scene) = Scene::start(radios, &both(), how) else { return };
+    let Some(mut scene) = Scene::start(radios, bond::interfaces(2), how) else { return };
     scene.run(Duration::from_secs(4));
     let measured = scene.run(Duration::from_secs(6));
     let received = scene.end();
@@ -143,14 +119,18 @@ fn two_links_add_up_for_uploads_by_ipv6() {
 fn a_link_that_goes_dark_is_left_and_used_again() {
     let radios = [radio(20, 20, 0.0), radio(10, 20, 0.0)];
     let how = (Direction::Download, Family::V4);
-    let Some(mut scene) = Scene::start(radios, &both(), how) else { return };
+    let Some(mut scene) = Scene::start(radios, bond::interfaces(2), how) else { return };
     scene.run(Duration::from_secs(3));
-    scene.lab.radio.control.pause(Duration::from_secs(4));
+    scene.bond.lab.radio.control.pause(Duration::from_secs(4));
     let dark = scene.run(Duration::from_secs(4));
     scene.run(Duration::from_secs(2));
     let back = scene.run(Duration::from_secs(3));
     let received = scene.end();
-    assert!(gap(&received, dark) < Duration::from_secs(1), "{:?}", gap(&received, dark));
+    assert!(
+        longest_gap(&received, dark) < Duration::from_secs(1),
+        "{:?}",
+        longest_gap(&received, dark)
+    );
     let (in_dark, after) = (goodput(&received, dark), goodput(&received, back));
     assert!(in_dark > 6.0 && after > 18.0, "{in_dark} and then {after} Mbit/s");
 }
@@ -159,22 +139,27 @@ fn a_link_that_goes_dark_is_left_and_used_again() {
 #[test]
 fn an_interface_goes_and_comes_back_elsewhere() {
     let radios = [radio(20, 20, 0.0), radio(10, 20, 0.0)];
-    let links = format!("{},missing0", both());
+    let mut links = bond::interfaces(2);
+    links.push("missing0".to_owned());
     let how = (Direction::Download, Family::V4);
-    let Some(mut scene) = Scene::start(radios, &links, how) else { return };
+    let Some(mut scene) = Scene::start(radios, links, how) else { return };
     scene.run(Duration::from_secs(3));
-    scene.lab.mobile.ip("link set dev radio1 down\n").unwrap();
+    scene.bond.lab.mobile.ip("link set dev radio1 down\n").unwrap();
     let down = scene.run(Duration::from_secs(3));
     let elsewhere = "addr flush dev radio1\naddr add 10.0.3.77/24 dev radio1\nlink set dev radio1 up\n\
                      addr add fd00:3::77/64 dev radio1 nodad\n";
-    scene.lab.mobile.ip(elsewhere).unwrap();
-    scene.lab.route_beside(1).unwrap();
+    scene.bond.lab.mobile.ip(elsewhere).unwrap();
+    scene.bond.lab.route_beside(1).unwrap();
     scene.run(Duration::from_secs(3));
     let back = scene.run(Duration::from_secs(3));
     let expected = [(RADIO, true), ("radio1", true), ("missing0", false)];
     assert_eq!(scene.paths(), expected.map(|(name, answers)| (name.to_owned(), answers)));
     let received = scene.end();
-    assert!(gap(&received, down) < Duration::from_secs(1), "{:?}", gap(&received, down));
+    assert!(
+        longest_gap(&received, down) < Duration::from_secs(1),
+        "{:?}",
+        longest_gap(&received, down)
+    );
     let (alone, after) = (goodput(&received, down), goodput(&received, back));
     assert!(alone > 13.0 && after > alone + 4.0, "{alone} and then {after} Mbit/s");
 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod agents;
 pub(crate) mod attack;
+pub(crate) mod bond;
 pub(crate) mod budget;
 pub(crate) mod clean;
 pub(crate) mod cost;

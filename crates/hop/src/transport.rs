@@ -128,7 +128,7 @@ pub trait Transport: Streams + Sized {
     /// What is known of a path's link from below.
     fn handle_link_event(&mut self, now: Time, path: PathId, event: LinkEvent);
 
-    /// There is another path to the peer: false if the transport has no use for it.
+    /// There is this path to the peer, perhaps already: false if the transport has no use for it.
     fn add_path(&mut self, _now: Time, _path: PathId) -> bool {
         false
     }

@@ -28,7 +28,7 @@ pub(crate) fn permitted<T>(result: Result<T, LabError>) -> Option<T> {
 /// while a process is copied for that (fork(2)) no thread of it can touch memory for the first time:
 /// on a busy machine every link would stand still until this thread has a processor again.
 #[allow(dead_code, reason = "not every test starts something of its own")]
-fn prefer_this_thread() {
+pub(crate) fn prefer_this_thread() {
     let _ = lasthop_kernel::realtime::prefer_this_thread();
 }
 

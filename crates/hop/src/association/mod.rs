@@ -182,11 +182,11 @@ impl<A: Copy + Eq, T: Transport, L: Link> Association<A, T, L> {
     /// There is another path to the peer, which is there at this address: false if the transport has no use for it.
     fn add_path(&mut self, now: Time, path: PathId, peer: A) -> bool {
         let Some(standing) = &mut self.standing else { return false };
-        let added = self.transport.add_path(now, path);
-        if added {
+        let is_used = self.transport.add_path(now, path);
+        if is_used {
             standing.further.push((path, peer));
         }
-        added
+        is_used
     }
 
     /// The transport, for what only it has. Handshakes, datagrams and timers are the association's.

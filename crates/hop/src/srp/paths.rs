@@ -13,17 +13,17 @@ const LITTLE_LATER: u32 = 2;
 
 impl Srp {
     /// There is another path to the peer, of which nothing is known. A ping measures it before it carries anything.
-    /// False if there is one of that name, or its name is none.
+    /// Nothing changes if there is one of that name. False if its name is none.
     pub fn add_path(&mut self, now: Time, id: PathId) -> bool {
-        let is_new = usize::from(id.0) < PATHS_MAX && self.position(id).is_none();
-        if is_new {
+        let is_name = usize::from(id.0) < PATHS_MAX;
+        if is_name && self.position(id).is_none() {
             let overhead = self.paths[0].overhead;
             let mut path = Path::new(&self.config, id, overhead, now);
             path.pacer.start(now);
             path.probes.request_ping();
             self.paths.push(path);
         }
-        is_new
+        is_name
     }
 
     pub(super) fn position(&self, id: PathId) -> Option<usize> {

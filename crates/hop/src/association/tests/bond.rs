@@ -143,6 +143,23 @@ fn one_link_is_enough() {
     }
 }
 
+/// SRP-40: nor does it matter what is lost of the handshake, again and again.
+#[test]
+fn a_lossy_handshake_has_both_paths() {
+    for seed in 0..40 {
+        let mut w = Ends::new(0.3, seed);
+        w.mobile().set_base_address(Time::ZERO, SECOND, BASE);
+        let id = w.mobile().open().unwrap();
+        w.mobile().write(id, b"early words").unwrap();
+        w.run(Duration::from_secs(8));
+        assert_eq!(read(w.association(), id), b"early words", "seed {seed}");
+        assert_eq!(w.base_events.len(), 1, "seed {seed}: {:?}", w.base_events);
+        w.loss = 0.0;
+        w.dark = vec![PathId::FIRST];
+        download(&mut w, id, 100_000);
+    }
+}
+
 /// A base that begins anew knows both paths again.
 #[test]
 fn both_paths_survive_the_base() {
