@@ -153,7 +153,12 @@ fn a_lossy_handshake_has_both_paths() {
         w.mobile().write(id, b"early words").unwrap();
         w.run(Duration::from_secs(8));
         assert_eq!(read(w.association(), id), b"early words", "seed {seed}");
-        assert_eq!(w.base_events.len(), 1, "seed {seed}: {:?}", w.base_events);
+        // The question may have come by the second path, and what follows by the first: then the association moves.
+        let is_kept = |event: &AssociationEvent| !matches!(event, AssociationEvent::Lost(_));
+        let events: Vec<_> = w.base_events.iter().map(|(_, event)| *event).collect();
+        assert!(events.iter().all(is_kept), "seed {seed}: {events:?}");
+        let up = events.iter().filter(|event| **event == AssociationEvent::Up).count();
+        assert_eq!(up, 1, "seed {seed}: {events:?}");
         w.loss = 0.0;
         w.dark = vec![PathId::FIRST];
         download(&mut w, id, 100_000);
