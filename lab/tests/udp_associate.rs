@@ -290,3 +290,22 @@ fn what_nothing_passes_is_closed() {
     application.control.set_read_timeout(Some(PATIENCE)).unwrap();
     assert_eq!(application.control.read(&mut [0]).unwrap(), 0, "the application is told");
 }
+
+/// An application that says something and is gone leaves no socket at the base, also where the radio loses its last words, which
+/// come behind what closes the socket then.
+#[test]
+fn last_words_leave_no_socket_open() {
+    let Some(scene) = Scene::new(0.2) else { return };
+    let [mut base, mut mobile] = scene.daemons("");
+    for n in 0..60 {
+        let application = Application::associate(&scene.lab.mobile).unwrap();
+        application.send(scene.fixed(Family::V4, ECHO), &vec![7; [10, 1400, 8000][n % 3]]);
+        thread::sleep(Duration::from_millis(n as u64));
+    }
+    scene.wait("mobile", |udp| udp.sockets == 0);
+    scene.wait("base", |udp| udp.sockets == 0);
+    // Most were heard.
+    assert!(scene.udp("base").from_hop > 50, "{:?}", scene.udp("base"));
+    base.check().unwrap();
+    mobile.check().unwrap();
+}

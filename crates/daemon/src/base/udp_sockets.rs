@@ -170,7 +170,7 @@ impl UdpSockets {
                 sent.err().map(|refusal| UdpRecord::Undelivered { socket, remote, refusal })
             }
             Ok(UdpRecord::Close { socket }) => {
-                if let Some(number) = self.sockets.close(id, socket) {
+                if let Some(number) = self.sockets.close(world.now, id, socket) {
                     self.close(world.reactor, number);
                 }
                 None

@@ -1,4 +1,4 @@
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
 use lasthop_units::{Duration, Time, Timers};
@@ -30,11 +30,22 @@ pub struct BaseSockets<M, S> {
     sockets: BTreeMap<(M, SocketNumber), Socket<S>>,
     owners: BTreeMap<S, (M, SocketNumber)>,
     timers: Timers<(M, SocketNumber)>,
+    /// Numbers that mobiles have closed, and when, the latest last.
+    closed: VecDeque<(Time, (M, SocketNumber))>,
 }
+
+/// As long after its socket was closed a datagram may come that was sent before, and was lost at first.
+const LATE: Duration = Duration::from_secs(10);
+/// Its socket is kept for so long.
+const LATE_IDLE: Duration = Duration::from_secs(1);
+/// So many numbers are remembered that were closed.
+const CLOSED_MAX: usize = 4096;
 
 #[derive(Clone, Copy, Debug)]
 struct Socket<S> {
     socket: S,
+    /// For how long it may be idle.
+    idle: Duration,
     /// When it has been idle for too long.
     until: Time,
 }
@@ -43,7 +54,7 @@ impl<M: Copy + Ord, S: Copy + Ord> BaseSockets<M, S> {
     /// No sockets.
     pub fn new(limits: Limits) -> Self {
         let (sockets, owners) = (BTreeMap::new(), BTreeMap::new());
-        Self { limits, sockets, owners, timers: Timers::new() }
+        Self { limits, sockets, owners, timers: Timers::new(), closed: VecDeque::new() }
     }
 
     /// The socket by which a mobile's datagram leaves, which counts as used. If there is none, open one
@@ -62,19 +73,28 @@ impl<M: Copy + Ord, S: Copy + Ord> BaseSockets<M, S> {
     }
 
     /// A mobile has a new socket. Returns one that the caller is to close: that which had the number, or
-    /// the one that was idle for longest, of the mobile's where it has as many as it may, or else of all.
+    /// the one that was idle for longest, of the mobile's where it has as many as it may, or else of all. One that the mobile
+    /// has closed before, and that something late is sent by, is not kept for long.
     pub fn insert(&mut self, now: Time, mobile: M, number: SocketNumber, socket: S) -> Option<S> {
-        let replaced = self.close(mobile, number);
+        let name = (mobile, number);
+        let replaced = self.remove(name);
         let removed = replaced.or_else(|| self.make_room(mobile));
-        let until = self.until(now);
-        self.sockets.insert((mobile, number), Socket { socket, until });
+        let mut lately = self.closed.iter().rev().take_while(|(at, _)| now.since(*at) < LATE);
+        let is_late = lately.any(|(_, closed)| *closed == name);
+        let idle = if is_late { LATE_IDLE } else { self.limits.idle };
+        let until = until(now, idle);
+        self.sockets.insert(name, Socket { socket, idle, until });
         self.owners.insert(socket, (mobile, number));
         self.timers.replace((mobile, number), None, Some(until));
         removed
     }
 
     /// The mobile closes a socket: the caller's, to be closed.
-    pub fn close(&mut self, mobile: M, number: SocketNumber) -> Option<S> {
+    pub fn close(&mut self, now: Time, mobile: M, number: SocketNumber) -> Option<S> {
+        if self.closed.len() >= CLOSED_MAX {
+            self.closed.pop_front();
+        }
+        self.closed.push_back((now, (mobile, number)));
         self.remove((mobile, number))
     }
 
@@ -123,29 +143,29 @@ impl<M: Copy + Ord, S: Copy + Ord> BaseSockets<M, S> {
     }
 
     fn refresh(&mut self, now: Time, name: (M, SocketNumber)) -> Option<S> {
-        let until = self.until(now);
         let socket = self.sockets.get_mut(&name)?;
+        let until = until(now, socket.idle);
         self.timers.replace(name, Some(socket.until), Some(until));
         socket.until = until;
         Some(socket.socket)
     }
 
-    /// When a socket that is used now has been idle for too long: on a whole second, so that timers are
-    /// not moved for every datagram.
-    fn until(&self, now: Time) -> Time {
-        let second = Time::from_secs(1).as_nanos();
-        let due = (now + self.limits.idle).as_nanos();
-        Time::from_nanos(due.div_ceil(second).saturating_mul(second))
-    }
-
     fn remove(&mut self, name: (M, SocketNumber)) -> Option<S> {
-        let Socket { socket, until } = self.sockets.remove(&name)?;
+        let Socket { socket, until, .. } = self.sockets.remove(&name)?;
         self.timers.replace(name, Some(until), None);
         if self.owners.get(&socket) == Some(&name) {
             self.owners.remove(&socket);
         }
         Some(socket)
     }
+}
+
+/// When a socket that is used now has been idle for too long: on a whole second, so that timers are not moved for every
+/// datagram.
+fn until(now: Time, idle: Duration) -> Time {
+    let second = Time::from_secs(1).as_nanos();
+    let due = (now + idle).as_nanos();
+    Time::from_nanos(due.div_ceil(second).saturating_mul(second))
 }
 
 #[cfg(test)]
@@ -246,11 +266,29 @@ mod tests {
         sockets.insert(at(0), 'a', number(1), 10);
         sockets.insert(at(0), 'a', number(2), 11);
         sockets.insert(at(0), 'b', number(1), 20);
-        assert_eq!(sockets.close('b', number(1)), Some(20));
-        assert_eq!(sockets.close('b', number(1)), None);
+        assert_eq!(sockets.close(at(1), 'b', number(1)), Some(20));
+        assert_eq!(sockets.close(at(1), 'b', number(1)), None);
         assert_eq!(sockets.end('a'), [10, 11]);
         assert_eq!(sockets.end('a'), []);
         assert!(sockets.is_empty() && sockets.next_timeout().is_none());
+    }
+
+    /// What comes behind the word that its socket is closed is sent, and the socket does not stay.
+    #[test]
+    fn a_late_datagram_keeps_no_socket() {
+        let mut sockets = BaseSockets::new(LIMITS);
+        sockets.insert(at(0), 'a', number(1), 10);
+        assert_eq!(sockets.close(at(1), 'a', number(1)), Some(10));
+        for (n, kept) in [(1, 1), (2, 300)] {
+            assert_eq!(sockets.outgoing(at(2), 'a', number(n)), None);
+            sockets.insert(at(2), 'a', number(n), 20 + n as u32);
+            assert_eq!(sockets.outgoing(at(3), 'a', number(n)), Some(20 + n as u32));
+            assert_eq!(idle(&mut sockets, at(3 + kept - 1)), []);
+            assert_eq!(idle(&mut sockets, at(3 + kept)), [20 + n as u32]);
+        }
+        // By then nothing of it is on its way any more.
+        sockets.insert(at(400), 'a', number(1), 30);
+        assert_eq!(idle(&mut sockets, at(699)), []);
     }
 
     #[test]
@@ -274,7 +312,7 @@ mod tests {
                 now += Duration::from_millis(pause * 1000 + n);
                 let mut closed = Vec::new();
                 match step {
-                    0 => closed.extend(sockets.close(mobile, number(n))),
+                    0 => closed.extend(sockets.close(now, mobile, number(n))),
                     1 => closed.extend(sockets.end(mobile)),
                     2 => closed.extend(core::iter::from_fn(|| sockets.pop_idle(now))),
                     _ => if sockets.outgoing(now, mobile, number(n)).is_none() {
