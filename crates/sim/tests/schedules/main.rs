@@ -59,16 +59,21 @@ fn srp_keeps_every_promise() {
     assert!(bytes > count * 1000 || count < 100, "the schedules move hardly any bytes: {bytes}");
 }
 
-/// SRP-30, SRP-31, SRP-32: beside streams, or alone, packets of any length arrive whole, once, in their flow's order
-/// and in time, or not at all, under the same and on a path that shrinks; and streams suffer nothing of it.
-#[test]
-fn packets_keep_every_promise() {
-    let seeds = schedules(500);
-    let reports = judge(run_all(seeds.clone(), |seed| run(Flaw::None, Kind::Packets, seed)));
+/// As many schedules of a kind that has packets, unless it is said how many.
+fn all_keep_every_promise(kind: Kind, count: u64) {
+    let seeds = schedules(count);
+    let reports = judge(run_all(seeds.clone(), |seed| run(Flaw::None, kind, seed)));
     let (count, bytes) = (seeds.end - seeds.start, reports.iter().map(|r| r.bytes).sum::<u64>());
     let packets: u64 = reports.iter().map(|r| r.packets_received).sum();
     println!("{count} schedules: {packets} packets beside {bytes} bytes");
     assert!(packets > count * 50 || count < 100, "hardly any packets arrive: {packets}");
+}
+
+/// SRP-30, SRP-31, SRP-32: beside streams, or alone, packets of any length arrive whole, once, in their flow's order
+/// and in time, or not at all, under the same and on a path that shrinks; and streams suffer nothing of it.
+#[test]
+fn packets_keep_every_promise() {
+    all_keep_every_promise(Kind::Packets, 500);
 }
 
 /// SRP-31: packets that wait for their order are delivered in time by an end that may not send for the moment, since it is
@@ -83,12 +88,7 @@ fn packets_are_in_time_while_nothing_may_be_sent() {
 /// while, are moved, shrink, and have each other's addresses.
 #[test]
 fn two_links_keep_every_promise() {
-    let seeds = schedules(300);
-    let reports = judge(run_all(seeds.clone(), |seed| run(Flaw::None, Kind::Bond, seed)));
-    let (count, bytes) = (seeds.end - seeds.start, reports.iter().map(|r| r.bytes).sum::<u64>());
-    let packets: u64 = reports.iter().map(|r| r.packets_received).sum();
-    println!("{count} schedules: {packets} packets beside {bytes} bytes");
-    assert!(packets > count * 50 || count < 100, "hardly any packets arrive: {packets}");
+    all_keep_every_promise(Kind::Bond, 300);
 }
 
 /// The checkers see each kind of bug: with it planted, some schedule soon fails as it should, and
