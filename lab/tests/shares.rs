@@ -111,7 +111,11 @@ fn packets_of_programs_are_worth_what_their_mobile_says() {
     let mut attempts = (0..5).map(|_| download_by_udp(&scene, "2M", &["single", "usual"]));
     let got = attempts.find(|got| got.iter().all(|(packets, _)| *packets > 0.0)).unwrap();
     assert!((0.06..0.14).contains(&got[0].1) && got[1].1 < 0.01, "{got:?}");
-    let got = download_by_udp(&scene, "30M", &["favoured", "usual"]);
+    // They share what is too little for both, unless the machine was too slow to bring even that.
+    let mut attempts = (0..3).map(|_| download_by_udp(&scene, "30M", &["favoured", "usual"]));
+    let is_full =
+        |got: &Vec<(f64, f64)>| got.iter().map(|(packets, _)| *packets).sum::<f64>() > 6e3;
+    let got = attempts.find(is_full).unwrap();
     let ratio = got[0].0 / got[1].0;
     assert!((2.0..3.5).contains(&ratio), "{ratio}: {got:?}");
 }

@@ -14,6 +14,7 @@ use lasthop_daemon::keyfile::{self, Existing};
 use lasthop_daemon::mobile::{BaseAddress, Connect, Mobile, MobileConfig, MobileFile};
 use lasthop_daemon::publish::{PublishFile, Server};
 use lasthop_kernel::stop::Stop;
+use socket2::{Domain, Socket, Type};
 
 /// Nothing in these tests should take longer.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -340,7 +341,12 @@ pub(crate) fn reset(stream: &TcpStream) {
 
 /// An address on which nobody listens.
 pub(crate) fn closed_port() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    socket.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+    let port = socket.local_addr().unwrap().as_socket().unwrap();
+    // As long as it has one that does not listen, no other test is given it.
+    std::mem::forget(socket);
+    port
 }
 
 /// A port that is free, on the loopback address of either family.
