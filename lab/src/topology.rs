@@ -185,9 +185,6 @@ impl Lab {
         let lab = Self { wired: Some(wired), radio, beside, fixed, base, mobile, loopback: None };
         lab.configure_links(topology)?;
         lab.configure_routes()?;
-        for (config, n) in topology.beside.iter().zip(1..) {
-            lab.configure_beside(config, n)?;
-        }
         Ok(lab)
     }
 
@@ -216,27 +213,23 @@ impl Lab {
     fn configure_links(&self, topology: &Topology) -> Result<(), LabError> {
         let wired_mtu = interface_mtu(&topology.wired);
         let radio_mtu = topology.interface_mtu.unwrap_or_else(|| interface_mtu(&topology.radio));
-        let ends = [
-            (&self.fixed, WIRED, wired_mtu, 1, 2),
-            (&self.base, WIRED, wired_mtu, 1, 1),
-            (&self.base, RADIO, radio_mtu, 2, 1),
-            (&self.mobile, RADIO, radio_mtu, 2, 2),
+        let mut ends = vec![
+            (&self.fixed, WIRED.to_owned(), wired_mtu, 1, 2),
+            (&self.base, WIRED.to_owned(), wired_mtu, 1, 1),
+            (&self.base, RADIO.to_owned(), radio_mtu, 2, 1),
+            (&self.mobile, RADIO.to_owned(), radio_mtu, 2, 2),
         ];
+        for (config, n) in topology.beside.iter().zip(1..) {
+            let (name, mtu, net) = (radio_beside(n), interface_mtu(config), network_beside(n));
+            ends.push((&self.base, name.clone(), mtu, net, 1));
+            ends.push((&self.mobile, name, mtu, net, 2));
+        }
         for (host, interface, mtu, net, n) in ends {
             host.ip(&format!("link set dev {interface} mtu {mtu}\n"))?;
             let addresses = prefixes(net, n);
-            host.interface_up(interface, if mtu >= 1280 { &addresses } else { &addresses[..1] })?;
+            host.interface_up(&interface, if mtu >= 1280 { &addresses } else { &addresses[..1] })?;
         }
         Ok(())
-    }
-
-    fn configure_beside(&self, config: &RadioConfig, n: usize) -> Result<(), LabError> {
-        let (name, net) = (radio_beside(n), network_beside(n));
-        for (host, own) in [(&self.base, 1), (&self.mobile, 2)] {
-            host.ip(&format!("link set dev {name} mtu {}\n", interface_mtu(config)))?;
-            host.interface_up(&name, &prefixes(net, own))?;
-        }
-        self.route_beside(n)
     }
 
     /// Gives the mobile the routes by a radio beside the first, which go with its interface. The first radio's go before.
@@ -282,6 +275,9 @@ impl Lab {
         for family in self.families()? {
             self.fixed.route(None, address(family, 1, 1))?;
             self.mobile.route(None, address(family, 2, 1))?;
+        }
+        for n in 1..=self.beside.len() {
+            self.route_beside(n)?;
         }
         self.set_wired_congestion(WIRED_CONGESTION)
     }

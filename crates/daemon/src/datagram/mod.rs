@@ -38,12 +38,26 @@ fn progress(counted: &mut Counted, stats: &HopStats) -> Progress {
         stats.bytes_sent.get() + stats.packets.bytes_sent,
         stats.bytes_received.get() + stats.packets.bytes_received,
     );
-    Progress { to_hop, from_hop, loss: Some(stats.loss), queue_ms: queue_ms(stats) }
+    Progress {
+        to_hop,
+        from_hop,
+        loss: Some(stats.loss),
+        queue_ms: queue_ms(stats.pacing_rate, stats.queue),
+    }
 }
 
 /// What does not pace does not know a queue.
-fn queue_ms(stats: &HopStats) -> Option<f64> {
-    (stats.pacing_rate > Rate::ZERO).then_some(stats.queue.as_secs_f64() * 1e3)
+fn queue_ms(pacing: Rate, queue: Duration) -> Option<f64> {
+    (pacing > Rate::ZERO).then_some(queue.as_secs_f64() * 1e3)
+}
+
+/// What is not known is absent.
+fn ms(duration: Duration) -> Option<f64> {
+    (duration > Duration::ZERO).then_some(duration.as_secs_f64() * 1e3)
+}
+
+fn bps(rate: Rate) -> Option<u64> {
+    (rate > Rate::ZERO).then_some(rate.as_bps())
 }
 
 /// When the machine or the carrier wants to be called next.
@@ -75,8 +89,6 @@ fn report(
     age: Duration,
     stats: &HopStats,
 ) -> AssociationReport {
-    let ms = |d: Duration| (d > Duration::ZERO).then_some(d.as_secs_f64() * 1e3);
-    let rate = |rate: Rate| (rate > Rate::ZERO).then_some(rate.as_bps());
     AssociationReport {
         id,
         peer: peer.map(|key| key.to_string()),
@@ -84,12 +96,12 @@ fn report(
         state: state.to_owned(),
         age_s: age.as_secs_f64(),
         streams: stats.streams as u64,
-        pacing_bps: rate(stats.pacing_rate),
-        delivery_bps: rate(stats.delivery_rate),
+        pacing_bps: bps(stats.pacing_rate),
+        delivery_bps: bps(stats.delivery_rate),
         loss: Some(stats.loss),
         srtt_ms: ms(stats.srtt),
         min_rtt_ms: ms(stats.min_rtt),
-        queue_ms: queue_ms(stats),
+        queue_ms: queue_ms(stats.pacing_rate, stats.queue),
         mtu: Some(stats.mtu.get()).filter(|mtu| *mtu > 0),
         memory: Some(stats.memory.get()),
         packets_sent: Some(stats.datagrams_sent),
@@ -105,18 +117,16 @@ fn report(
 
 /// A path, which is called so and leads there.
 fn path_report(stats: &PathStats, name: String, address: Option<String>) -> PathReport {
-    let ms = |d: Duration| (d > Duration::ZERO).then_some(d.as_secs_f64() * 1e3);
-    let rate = |rate: Rate| (rate > Rate::ZERO).then_some(rate.as_bps());
     PathReport {
         name,
         address,
         state: if stats.silent { "silent" } else { "up" }.to_owned(),
-        pacing_bps: rate(stats.pacing_rate),
-        delivery_bps: rate(stats.delivery_rate),
+        pacing_bps: bps(stats.pacing_rate),
+        delivery_bps: bps(stats.delivery_rate),
         loss: stats.loss,
         srtt_ms: ms(stats.srtt),
         min_rtt_ms: ms(stats.min_rtt),
-        queue_ms: rate(stats.pacing_rate).map(|_| stats.queue.as_secs_f64() * 1e3),
+        queue_ms: queue_ms(stats.pacing_rate, stats.queue),
         mtu: stats.mtu.get(),
         bytes_sent: stats.bytes_sent.get(),
         bytes_received: stats.bytes_received.get(),

@@ -1,11 +1,11 @@
 //! The end that asks.
 
 use alloc::collections::VecDeque;
-use alloc::vec::Vec;
 use core::time::Duration;
 
 use lasthop_units::{LinkEvent, Time};
 
+use super::peers::Peers;
 use super::{Association, AssociationEvent, Link, Transmit};
 use crate::config::Limits;
 use crate::evidence::Evidence;
@@ -117,9 +117,7 @@ impl<Q> PendingQuestion<Q> {
 pub struct MobileEnd<K: MobileLink> {
     pub(super) config: <K::Transport as Transport>::Config,
     pub(super) link: K,
-    pub(super) base: K::Address,
-    /// Paths beside the first, and where the base is by them.
-    further: Vec<(PathId, K::Address)>,
+    pub(super) bases: Peers<K::Address>,
     pub(super) association: Association<K::Address, K::Transport, K::Link>,
     pub(super) pending: Option<PendingQuestion<K::Question>>,
     /// Questions sent.
@@ -146,8 +144,7 @@ impl<K: MobileLink> MobileEnd<K> {
         let mut mobile = Self {
             config,
             link,
-            base,
-            further: Vec::new(),
+            bases: Peers::new(base),
             association,
             pending: None,
             asked: 0,
@@ -188,15 +185,12 @@ impl<K: MobileLink> MobileEnd<K> {
     /// on. A path that the transport has no use for carries nothing but questions.
     pub fn set_base_address(&mut self, now: Time, path: PathId, base: K::Address) {
         self.evidence.refute();
-        let known = match path {
-            PathId::FIRST => Some(&mut self.base),
-            _ => self.further.iter_mut().find(|(id, _)| *id == path).map(|(_, base)| base),
-        };
-        if let Some(known) = known {
-            *known = base;
+        if usize::from(path.0) >= PATHS_MAX {
+            return;
+        }
+        if self.bases.set(path, base) {
             self.association.set_peer(now, path, base);
-        } else if usize::from(path.0) < PATHS_MAX {
-            self.further.push((path, base));
+        } else {
             self.association.add_path(now, path, base);
         }
     }
@@ -361,9 +355,9 @@ impl<K: MobileLink> MobileEnd<K> {
             self.events.push_back(AssociationEvent::Lost(CloseReason::Silence));
         }
         // A copy of the answer may come from anywhere: the base is where it was asked.
-        self.association.establish(now, link, self.base, limits);
-        for (path, base) in &self.further {
-            self.association.add_path(now, *path, *base);
+        self.association.establish(now, link, self.bases.first(), limits);
+        for (path, base) in self.bases.iter().skip(1) {
+            self.association.add_path(now, path, base);
         }
         if asked.tries == 1 {
             self.association.transport.seed_round_trip(now, now.since(asked.first_sent));
@@ -440,12 +434,10 @@ impl<K: MobileLink> MobileEnd<K> {
         let due = self.pending.as_ref().filter(|asking| asking.next_try <= now)?;
         let len = K::write(self, &due.question, out)?;
         let asking = self.pending.as_mut()?;
-        let (path, to) = match asking.sent_by.checked_sub(1) {
-            None => (PathId::FIRST, self.base),
-            Some(n) => *self.further.get(n)?,
-        };
+        let mut bases = self.bases.iter().skip(asking.sent_by);
+        let (path, to) = bases.next()?;
         asking.sent_by += 1;
-        if asking.sent_by > self.further.len() {
+        if bases.next().is_none() {
             asking.sent_by = 0;
             asking.tries += 1;
             if asking.tries == 1 {

@@ -15,6 +15,7 @@ mod base;
 mod mobile;
 mod numbered;
 mod part;
+mod peers;
 mod refusal;
 mod stamps;
 
@@ -22,8 +23,6 @@ mod stamps;
 mod testbed;
 #[cfg(test)]
 mod tests;
-
-use alloc::vec::Vec;
 
 use lasthop_units::Time;
 
@@ -37,6 +36,7 @@ pub use part::{Owner, Part, Stray};
 pub use refusal::{Refusal, Refusals, Refused};
 pub use stamps::Stamps;
 
+use self::peers::Peers;
 use crate::config::Limits;
 use crate::lane::PacketLane;
 use crate::path_id::PathId;
@@ -119,19 +119,7 @@ pub struct Opened<'d> {
 /// An association that stands.
 struct Standing<A, L> {
     link: L,
-    /// Where the peer is by the first path.
-    peer: A,
-    /// And by others.
-    further: Vec<(PathId, A)>,
-}
-
-impl<A, L> Standing<A, L> {
-    fn peer_mut(&mut self, path: PathId) -> Option<&mut A> {
-        match path {
-            PathId::FIRST => Some(&mut self.peer),
-            _ => self.further.iter_mut().find(|(id, _)| *id == path).map(|(_, peer)| peer),
-        }
-    }
+    peers: Peers<A>,
 }
 
 /// One end of an association, with the transport that it carries.
@@ -148,7 +136,7 @@ impl<A: Copy + Eq, T: Transport, L: Link> Association<A, T, L> {
     }
 
     fn establish(&mut self, now: Time, link: L, peer: A, limits: &Limits) {
-        self.standing = Some(Standing { link, peer, further: Vec::new() });
+        self.standing = Some(Standing { link, peers: Peers::new(peer) });
         self.transport.establish(now, limits);
     }
 
@@ -167,16 +155,12 @@ impl<A: Copy + Eq, T: Transport, L: Link> Association<A, T, L> {
 
     /// The address that datagrams of the first path go to, once the association stands.
     pub fn peer(&self) -> Option<A> {
-        self.standing.as_ref().map(|standing| standing.peer)
+        self.peer_by(PathId::FIRST)
     }
 
     /// The same of any path.
     fn peer_by(&self, path: PathId) -> Option<A> {
-        let Standing { peer, further, .. } = self.standing.as_ref()?;
-        match path {
-            PathId::FIRST => Some(*peer),
-            _ => further.iter().find(|(id, _)| *id == path).map(|(_, peer)| *peer),
-        }
+        self.standing.as_ref()?.peers.of(path)
     }
 
     /// There is another path to the peer, which is there at this address: false if the transport has no use for it.
@@ -184,7 +168,7 @@ impl<A: Copy + Eq, T: Transport, L: Link> Association<A, T, L> {
         let Some(standing) = &mut self.standing else { return false };
         let is_used = self.transport.add_path(now, path);
         if is_used {
-            standing.further.push((path, peer));
+            standing.peers.set(path, peer);
         }
         is_used
     }
@@ -231,8 +215,9 @@ impl<A: Copy + Eq, T: Transport, L: Link> Association<A, T, L> {
 
     /// The peer is at another address by a path.
     fn set_peer(&mut self, now: Time, path: PathId, peer: A) {
-        if let Some(known) = self.standing.as_mut().and_then(|standing| standing.peer_mut(path)) {
-            *known = peer;
+        let standing = self.standing.as_mut().filter(|standing| standing.peers.of(path).is_some());
+        if let Some(standing) = standing {
+            standing.peers.set(path, peer);
             self.transport.handle_moved(now, path);
         }
     }
@@ -249,12 +234,11 @@ impl<A: Copy + Eq, T: Transport, L: Link> Association<A, T, L> {
         let Opened { path, number, packet, locates } = opened;
         let known = self.peer_by(path);
         let is_elsewhere = locates && known != Some(from);
-        let is_new = is_elsewhere && known.is_none() && self.add_path(now, path, from);
         let has_moved = is_elsewhere && known.is_some();
         if has_moved {
             self.set_peer(now, path, from);
         }
-        if (is_new || has_moved)
+        if (has_moved || is_elsewhere && self.add_path(now, path, from))
             && let Some(link) = self.link_mut()
         {
             link.handle_moved(now, path);
@@ -266,7 +250,7 @@ impl<A: Copy + Eq, T: Transport, L: Link> Association<A, T, L> {
     fn poll_transmit(&mut self, now: Time, out: &mut [u8]) -> Option<Transmit<A>> {
         let standing = self.standing.as_mut()?;
         let Written { path, len } = standing.link.write(now, &mut self.transport, out)?;
-        Some(Transmit { path, to: *standing.peer_mut(path)?, len })
+        Some(Transmit { path, to: standing.peers.of(path)?, len })
     }
 
     fn next_timeout(&self) -> Option<Time> {

@@ -93,7 +93,7 @@ impl<A: Copy + Eq> MobileLink for BareLink<A> {
             return mobile.handle_word(now, from, datagram);
         }
         // Before the answer to the first greeting, all that comes is an earlier life's.
-        let known = from == mobile.base || mobile.link.answers == Some(from);
+        let known = from == mobile.bases.first() || mobile.link.answers == Some(from);
         known && mobile.deliver(now, from, datagram)
     }
 

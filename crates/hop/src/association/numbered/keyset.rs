@@ -97,22 +97,25 @@ impl Keyset {
         self.expires <= now
     }
 
-    fn further(&mut self, path: PathId) -> Option<&mut PathKeys> {
-        self.further.iter_mut().find(|(id, _)| *id == path).map(|(_, keys)| &mut **keys)
+    /// Keys of a path that was used under these.
+    fn of(&mut self, path: PathId) -> Option<&mut PathKeys> {
+        match path {
+            PathId::FIRST => Some(&mut self.first),
+            _ => self.further.iter_mut().find(|(id, _)| *id == path).map(|(_, keys)| &mut **keys),
+        }
     }
 
     /// Keys of a path that was not used under these yet; `None` if there is no such path.
     fn make(&self, path: PathId) -> Option<PathKeys> {
-        if path == PathId::FIRST || usize::from(path.0) >= PATHS_MAX {
+        if usize::from(path.0) >= PATHS_MAX {
             return None;
         }
         let keys = match (&self.secrets, self.first.send.cipher()) {
             (Some(secrets), Some(cipher)) => secrets.of_path(path.0, cipher),
             _ => (SealingKey::unsealed(), OpeningKey::unsealed()),
         };
-        let start = |numbers: Option<&PathNumbers>| numbers.map_or(0, |numbers| numbers.of(path));
         let numbers = self.numbers.as_deref();
-        let (send, recv) = (start(numbers.map(|n| &n.0)), start(numbers.map(|n| &n.1)));
+        let (send, recv) = numbers.map_or((0, 0), |(send, recv)| (send.of(path), recv.of(path)));
         Some(PathKeys::new(keys, send, recv))
     }
 
@@ -124,11 +127,8 @@ impl Keyset {
             return None;
         }
         let path = PathId(header.path);
-        if path == PathId::FIRST {
-            return self.first.open(header, datagram);
-        }
-        if self.further.iter().any(|(id, _)| *id == path) {
-            return self.further(path)?.open(header, datagram);
+        if let Some(keys) = self.of(path) {
+            return keys.open(header, datagram);
         }
         // Nothing is kept of what does not open.
         let mut keys = self.make(path)?;
@@ -151,15 +151,11 @@ impl Keyset {
         let header = DataHeader::new(path.0, self.remote, number).to_bytes();
         head.copy_from_slice(&header);
         let (frames, tag) = rest.split_at_mut_checked(len)?;
-        if path != PathId::FIRST && self.further(path).is_none() {
+        if self.of(path).is_none() {
             let keys = self.make(path)?;
             self.further.push((path, Box::new(keys)));
         }
-        let keys = match path {
-            PathId::FIRST => &mut self.first,
-            _ => self.further(path)?,
-        };
-        let tag_len = keys.send.seal_in_place(number, &header, frames, tag).ok()?;
+        let tag_len = self.of(path)?.send.seal_in_place(number, &header, frames, tag).ok()?;
         if path == PathId::FIRST {
             self.fresh = number.saturating_add(1);
         }
