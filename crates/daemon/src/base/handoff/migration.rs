@@ -416,8 +416,15 @@ mod tests {
     use crate::base::{Base, BaseFile};
     use crate::keyfile::{self, Existing};
 
-    /// A base in a namespace of its own, where mobiles are announced on the loopback interface.
-    fn base(netns: &Netns, folder: &std::path::Path, fallback: &str) -> Result<Base, RunError> {
+    /// A base in a namespace and a folder of its own, where mobiles are announced on the loopback interface.
+    /// What another one bound may be held for a moment by a process that some other test starts: a child has
+    /// its parent's sockets until it executes its program.
+    fn base(forwarding: &str, fallback: &str) -> Option<Result<Base, RunError>> {
+        let netns = lasthop_testing::or_skip(Netns::anonymous(), NetnsError::is_unavailable)?;
+        netns.sysctl("ipv4.conf.lo.forwarding", forwarding).unwrap();
+        let name = format!("lasthop-unrouted-{}-{forwarding}-{fallback}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&folder).unwrap();
         let keys = keyfile::generate().unwrap();
         let (mobile, peer) = (keyfile::generate().unwrap(), keyfile::generate().unwrap());
         let key = folder.join("base.key");
@@ -436,7 +443,9 @@ mod tests {
         );
         let file: BaseFile = toml::from_str(&text).unwrap();
         let config: BaseConfig = file.try_into().unwrap();
-        netns.enter(|| Base::bind(config)).unwrap()
+        let made = netns.enter(|| Base::bind(config)).unwrap();
+        std::fs::remove_dir_all(&folder).unwrap();
+        Some(made)
     }
 
     /// SEC-8: a base that gives a session gives no socket of somebody else's address with it.
@@ -512,15 +521,10 @@ mod tests {
 
     #[test]
     fn what_cannot_be_announced_keeps_a_base_from_starting_that_has_nothing_else() {
-        let Some(netns) = lasthop_testing::or_skip(Netns::anonymous(), NetnsError::is_unavailable)
-        else {
+        let Some(bound) = base("0", "reset") else {
             return;
         };
-        let folder = std::env::temp_dir().join(format!("lasthop-unrouted-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        netns.ip("link set lo up\n").unwrap();
-        netns.sysctl("ipv4.conf.lo.forwarding", "0").unwrap();
-        let Err(refused) = base(&netns, &folder, "reset") else {
+        let Err(refused) = bound else {
             panic!("it binds connections to addresses that nobody finds");
         };
         let refused = refused.to_string();
@@ -528,9 +532,7 @@ mod tests {
             assert!(refused.contains(said), "{refused}");
         }
         // Connections leave from the base's own address.
-        base(&netns, &folder, "anchor").unwrap();
-        netns.sysctl("ipv4.conf.lo.forwarding", "1").unwrap();
-        base(&netns, &folder, "reset").unwrap();
-        std::fs::remove_dir_all(&folder).unwrap();
+        base("0", "anchor").unwrap().unwrap();
+        base("1", "reset").unwrap().unwrap();
     }
 }
