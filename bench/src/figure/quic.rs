@@ -46,7 +46,9 @@ fn measure(
         traffic: Carried::Quic(congestion),
         // At the start slow start overshoots, and what waits for its repetition is counted once it is complete.
         settle: Duration::from_secs(10),
-        measured: Duration::from_secs(setting.choose(20, 60)),
+        // BBR floods whatever it crosses, and what it must repeat may be lost three times: what the application has
+        // read goes on in leaps.
+        measured: Duration::from_secs(setting.choose(40, 60)),
         ..Plan::default()
     };
     let measured = cell::measure(&plan, process::lasthop()?, &Stop::default())?;

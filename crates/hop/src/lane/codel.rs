@@ -11,6 +11,23 @@ pub(super) struct Bounds {
     pub(super) target: Duration,
     /// For how long they may wait longer.
     pub(super) interval: Duration,
+    /// How long they may wait at most where their sender does not listen.
+    pub(super) unheeded: Duration,
+}
+
+/// A sender that listens to drops or marks has slowed down after so many intervals.
+const UNHEEDED: u32 = 8;
+
+/// What is to become of a packet that leaves its queue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Verdict {
+    /// It is sent as it is.
+    Pass,
+    /// It is dropped, or marked where it can be.
+    Signal,
+    /// It is dropped: its sender has not listened to marks or drops (RFC 8033 section 5.1 and RFC 9331 section 5.5
+    /// ask for drops where marks have no effect).
+    Drop,
 }
 
 /// One queue's state (RFC 8289 section 5.3).
@@ -21,12 +38,30 @@ pub(super) struct Codel {
     count: u32,
     last_count: u32,
     dropping: bool,
+    /// When it began to drop or mark.
+    since: Time,
+    /// The queue has stood ever since, and was not empty after that either.
+    unheeded: bool,
 }
 
 impl Codel {
-    /// Whether a packet that leaves the queue after waiting for `waited` is to be dropped or marked; `last` if it leaves
-    /// less than a full packet behind.
-    pub(super) fn judge(&mut self, now: Time, waited: Duration, last: bool, by: Bounds) -> bool {
+    /// What is to become of a packet that leaves the queue after waiting for `waited`; `last` if it leaves less than a
+    /// full packet behind.
+    pub(super) fn judge(&mut self, now: Time, waited: Duration, last: bool, by: Bounds) -> Verdict {
+        self.unheeded &= !last;
+        let bad = self.is_due(now, waited, last, by);
+        if self.dropping && now.since(self.since) >= UNHEEDED * by.interval {
+            self.unheeded = true;
+        }
+        match bad {
+            _ if self.unheeded && waited > by.unheeded => Verdict::Drop,
+            true => Verdict::Signal,
+            false => Verdict::Pass,
+        }
+    }
+
+    /// The packet is to be dropped or marked.
+    fn is_due(&mut self, now: Time, waited: Duration, last: bool, by: Bounds) -> bool {
         if !self.has_stood(now, waited, last, by) {
             self.dropping = false;
             return false;
@@ -39,7 +74,7 @@ impl Codel {
             self.drop_next += self.spacing(by.interval);
             return true;
         }
-        self.dropping = true;
+        (self.dropping, self.since) = (true, now);
         // What it took to control the queue a moment ago is a better start than one.
         let recently = now.since(self.drop_next) < 16 * by.interval;
         let grown = self.count - self.last_count;
@@ -67,13 +102,17 @@ impl Codel {
 mod tests {
     use super::*;
 
-    const BY: Bounds =
-        Bounds { target: Duration::from_millis(5), interval: Duration::from_millis(100) };
+    const BY: Bounds = Bounds {
+        target: Duration::from_millis(5),
+        interval: Duration::from_millis(100),
+        unheeded: Duration::from_millis(90),
+    };
 
     /// How many of the packets that leave, one a millisecond, are judged too many, when all wait so long.
     fn judged(codel: &mut Codel, from: u64, to: u64, waited_ms: u64) -> usize {
         let waited = Duration::from_millis(waited_ms);
-        (from..to).filter(|ms| codel.judge(Time::from_millis(*ms), waited, false, BY)).count()
+        let judge = |ms| codel.judge(Time::from_millis(ms), waited, false, BY);
+        (from..to).map(judge).filter(|verdict| *verdict != Verdict::Pass).count()
     }
 
     /// SRP-33: a queue that stands is cut ever faster, a burst is not.
@@ -86,6 +125,23 @@ mod tests {
         let (first, second) = (judged(&mut codel, 200, 700, 80), judged(&mut codel, 700, 1200, 80));
         assert!(first > 5 && second > first, "{first} {second}");
         assert_eq!(judged(&mut codel, 1200, 1300, 4), 0, "short again");
-        assert!(!codel.judge(Time::from_secs(2), Duration::from_secs(1), true, BY), "the last");
+        let last = codel.judge(Time::from_secs(2), Duration::from_secs(1), true, BY);
+        assert_eq!(last, Verdict::Pass, "the last");
+    }
+
+    /// SRP-33: what neither marks nor drops have slowed waits no longer than the bound, until the queue was empty.
+    #[test]
+    fn a_sender_that_does_not_listen_is_cut_off() {
+        let mut codel = Codel::default();
+        let (long, short) = (BY.unheeded + Duration::from_millis(1), BY.unheeded);
+        let mut of = |ms, waited, last| codel.judge(Time::from_millis(ms), waited, last, BY);
+        let first = (0..1000).find(|ms| of(*ms, long, false) == Verdict::Drop);
+        assert_eq!(first, Some(900), "eight intervals after the first signal");
+        assert_ne!(of(901, short, false), Verdict::Drop, "no longer than it may");
+        assert_eq!(of(902, long, false), Verdict::Drop);
+        assert_ne!(of(903, Duration::ZERO, false), Verdict::Drop);
+        assert_eq!(of(904, long, false), Verdict::Drop, "it was not empty");
+        assert_eq!(of(905, long, true), Verdict::Pass);
+        assert_ne!(of(906, long, false), Verdict::Drop, "it was");
     }
 }

@@ -10,6 +10,9 @@ const RARE: f64 = 1000.0;
 /// No packet is waited for longer.
 const PATIENCE_MAX: Duration = Duration::from_secs(4);
 
+/// What a sender that listens to nothing may keep waiting: as long as in a router's plain queue.
+const UNHEEDED: Duration = Duration::from_millis(100);
+
 /// What the hop is like at the moment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HopView {
@@ -33,9 +36,11 @@ impl HopView {
     /// nothing: for about half of that the queue must last.
     pub(super) fn bounds(&self, class: &PacketClass) -> Bounds {
         let ordering = self.srtt.mul_f64(self.repeats().min(class.patience).clamp(0.0, 1000.0));
+        let target = class.target.max(self.air * 3 / 2) + ordering / 2;
         Bounds {
-            target: class.target.max(self.air * 3 / 2) + ordering / 2,
+            target,
             interval: Duration::from_millis(100).max(2 * self.srtt) + 2 * ordering,
+            unheeded: UNHEEDED.max(target),
         }
     }
 

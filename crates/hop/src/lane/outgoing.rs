@@ -10,7 +10,7 @@ use lasthop_units::Time;
 use lasthop_wire::frame::{Frame, PacketFrame, Writer};
 
 use super::buckets::Buckets;
-use super::codel::Codel;
+use super::codel::{Codel, Verdict};
 use super::hop_view::HopView;
 use super::part::{PacketPart, Parts};
 use super::turns::{Turn, Turns};
@@ -386,15 +386,20 @@ impl Outgoing {
             let index = self.pop(flow)?;
             let (slot, of) = (&mut self.slots[index as usize], &mut self.flows[usize::from(flow)]);
             let waited = now.since(slot.queued_at);
-            let bad = of.codel.judge(now, waited, of.queue.is_empty(), hop.bounds(&slot.class));
-            if waited > slot.class.lifetime || (bad && !slot.ecn_capable) {
+            let verdict = of.codel.judge(now, waited, of.queue.is_empty(), hop.bounds(&slot.class));
+            let drop = match verdict {
+                Verdict::Pass => false,
+                Verdict::Signal => !slot.ecn_capable,
+                Verdict::Drop => true,
+            };
+            if drop || waited > slot.class.lifetime {
                 let old = waited > slot.class.lifetime;
                 *(if old { &mut stats.dropped_old } else { &mut stats.dropped_queue }) += 1;
                 self.forget(index, pool);
                 continue;
             }
-            slot.ce = bad;
-            stats.marked += u64::from(bad);
+            slot.ce = verdict == Verdict::Signal;
+            stats.marked += u64::from(slot.ce);
             of.turn.spend(slot.data.len());
             let number = self.next_number;
             self.next_number += 1;

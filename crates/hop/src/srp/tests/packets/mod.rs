@@ -434,6 +434,24 @@ fn a_standing_queue_is_kept_short() {
     }
 }
 
+/// SRP-33: what marks do not slow is marked at first, and then kept short by dropping.
+#[test]
+fn what_marks_do_not_slow_is_dropped() {
+    let run_until = |until| {
+        let mut w = Pairs::new(3);
+        // Half as much again as the hop carries.
+        let every = Duration::from_micros(340);
+        let mut flows = [Flow { ecn_capable: true, ..Flow::new(1, every) }];
+        let sink = run(&mut w, &mut flows, |_| 1200, None, until);
+        (stats(&w, 0), sink)
+    };
+    let (first, _) = run_until(Time::from_millis(800));
+    assert!(first.marked > 0 && first.dropped_queue == 0, "{first:?}");
+    let (stats, sink) = run_until(Time::from_secs(10));
+    assert!(stats.dropped_queue > 8000 && stats.dropped_old == 0, "{stats:?}");
+    assert!(sink.delay(1, 600) < Duration::from_millis(150), "{:?}", sink.delay(1, 600));
+}
+
 /// SRP-30: what has waited too long, for the end of a silence for instance, is not sent any more.
 #[test]
 fn what_is_too_old_is_not_sent() {
