@@ -148,6 +148,7 @@ impl Srp {
         path.recovery.expire(now);
         if !carried && self.paths[p].carries() {
             self.leave_others(now, p);
+            self.ask_others();
         }
         Ok(())
     }

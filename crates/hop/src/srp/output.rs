@@ -8,6 +8,7 @@ use super::Srp;
 use super::content::{Content, Contents};
 use super::pacer::Departure;
 use super::path::Path;
+use super::paths::Load;
 use super::recovery::{Fate, Purpose, Sent};
 use crate::clients::Hosts;
 use crate::lane::Again;
@@ -55,14 +56,15 @@ impl Srp {
         }
         // Credit ends soon when no more is left than leaves in a round trip.
         self.streams.queue_blocked(self.paths.iter().map(Path::round_trip_bytes).sum());
-        let has_data = self.has_data(now) && self.is_to_carry(p);
+        let load = if self.has_data(now) { self.load(p) } else { None };
+        let has_data = load.is_some();
         let controls = self.streams.has_controls() && !quiet;
-        let data = free && has_data;
+        let data = load.filter(|_| free);
         self.paths[p].pacer.set_waiting(now, has_data && room);
         if paced && (!has_data || (!free && !self.paths[p].rate.is_window_driven())) {
             self.paths[p].pacer.on_idle();
         }
-        if controls || data {
+        if controls || data.is_some() {
             return self.poll_data(now, p, data, out);
         }
         if self.paths[p].received.due().is_some_and(|t| t <= now) {
@@ -152,11 +154,11 @@ impl Srp {
         for content in repeated {
             self.repeat(now, content, exact, &mut w, &mut contents);
         }
-        if contents.is_empty() && self.is_to_carry(p) {
+        if contents.is_empty() && self.load(p) == Some(Load::All) {
             // Nothing waits to be repeated: what waits to be sent elicits an answer as a ping does.
             // Packets are not: into a silence they would be sent for nothing.
             self.streams.write_controls(&mut w, &mut contents);
-            self.write_data(now, p, false, &mut w, &mut contents);
+            self.write_data(now, p, Load::All, false, &mut w, &mut contents);
         }
         if contents.is_empty() {
             w.put(&Frame::Ping);
@@ -188,7 +190,13 @@ impl Srp {
         Some(packet)
     }
 
-    fn poll_data(&mut self, now: Time, p: usize, data: bool, out: &mut [u8]) -> Option<Packet> {
+    fn poll_data(
+        &mut self,
+        now: Time,
+        p: usize,
+        data: Option<Load>,
+        out: &mut [u8],
+    ) -> Option<Packet> {
         let room = self.paths[p].mtu.current().min(out.len());
         let mut w = Writer::new(&mut out[..room]);
         if self.paths[p].received.is_pending() {
@@ -199,16 +207,16 @@ impl Srp {
         }
         let mut contents = Contents::new();
         self.streams.write_controls(&mut w, &mut contents);
-        if data {
+        if let Some(load) = data {
             self.paths[p].mtu.on_data_sent();
-            self.write_data(now, p, true, &mut w, &mut contents);
+            self.write_data(now, p, load, load == Load::All, &mut w, &mut contents);
         }
         if contents.is_empty() {
             // Nothing elicits an acknowledgement; what was written is still worth sending.
             return (!w.is_empty())
                 .then(|| self.record(now, p, w.len(), contents, Kind::NotEliciting));
         }
-        if data && !self.has_data(now) && self.paths[p].window.is_none() {
+        if data.is_some() && !self.has_data(now) && self.paths[p].window.is_none() {
             w.put(&Frame::Urge);
         }
         Some(self.record(now, p, w.len(), contents, Kind::Eliciting))
@@ -271,6 +279,7 @@ impl Srp {
         &mut self,
         now: Time,
         p: usize,
+        load: Load,
         with_packets: bool,
         w: &mut Writer<'_>,
         contents: &mut Contents,
@@ -287,7 +296,9 @@ impl Srp {
         if let Some((lane, hop)) = &mut lane {
             lane.write_first(now, hop, clients, w, contents);
         }
-        streams.write_lost(w, contents, clients, rate, |fresh| copies.earn(fresh));
+        if load == Load::All {
+            streams.write_lost(w, contents, clients, rate, |fresh| copies.earn(fresh));
+        }
         // Whose packets, and whose streams, have had their turn for nothing: what they have does not fit, or has no credit.
         let (mut no_packets, mut no_streams) = (Hosts::default(), Hosts::default());
         while w.room() > ROOM_MIN {
@@ -314,7 +325,7 @@ impl Srp {
                         w,
                         contents,
                         clients,
-                        (rate, full),
+                        (rate, full, load),
                         fresh,
                     ));
                 }

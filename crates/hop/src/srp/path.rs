@@ -170,6 +170,11 @@ impl Path {
         self.probes.is_silent() && self.is_outstanding()
     }
 
+    /// Its round trip is not known, and nothing is on its way that would tell.
+    pub(super) fn is_unasked(&self) -> bool {
+        self.recovery.round_trip().srtt().is_none() && !self.is_outstanding()
+    }
+
     /// There may be something to copy once the pacer allows; by a window nothing is.
     pub(super) fn has_copies(&self) -> bool {
         self.window.is_none()

@@ -11,6 +11,15 @@ use crate::path_id::{PATHS_MAX, PathId};
 /// What is lost goes by a path that is slower than the fastest by such a part of its time, too.
 const LITTLE_LATER: u32 = 2;
 
+/// What a path is to carry of what waits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Load {
+    /// Anything, and first what was lost.
+    All,
+    /// What is new of streams: what was lost is left to a path that brings it sooner.
+    New,
+}
+
 impl Srp {
     /// There is another path to the peer, of which nothing is known. A ping measures it before it carries anything.
     /// Nothing changes if there is one of that name. False if its name is none.
@@ -57,33 +66,35 @@ impl Srp {
         places
     }
 
-    /// Whether this path is to carry what is to be sent next: unless faster ones have delivered all of that before it
-    /// would arrive here (earliest completion first: Lim et al., CoNEXT 2017).
-    pub(super) fn is_to_carry(&self, p: usize) -> bool {
+    /// What this path is to carry of what is to be sent next: nothing where faster ones have delivered all of that before
+    /// it would arrive here (earliest completion first: Lim et al., CoNEXT 2017).
+    pub(super) fn load(&self, p: usize) -> Option<Load> {
         if self.paths.len() == 1 {
-            return true;
+            return Some(Load::All);
         }
         let order = self.by_arrival();
-        let (Some(at), Some(first)) = (order.iter().position(|other| *other == p), order.first())
-        else {
-            return false;
-        };
+        let (at, first) = (order.iter().position(|other| *other == p)?, order.first()?);
         if at == 0 {
-            return true;
+            return Some(Load::All);
         }
         if !self.paths[p].carries() {
-            return false;
+            return None;
         }
         let rate = sum(order[..at].iter().map(|faster| self.paths[*faster].pacing_rate()));
         let first = self.paths[*first].arrival();
         let until = |bytes| first + rate.time_for(Bytes::new(bytes));
-        match self.streams.lost() {
-            0 => until(self.streams.backlog()) > self.paths[p].latest_arrival(),
-            // What holds up others goes the fastest way, if that has soon sent it, or one that is hardly slower.
-            lost => {
-                let soon = first + first / LITTLE_LATER;
-                self.paths[p].arrival() <= soon || until(lost) > soon
-            }
+        let lost = self.streams.lost();
+        // What holds up others goes the fastest way, if that has soon sent it, or one that is hardly slower.
+        let soon = first + first / LITTLE_LATER;
+        if lost > 0 && (self.paths[p].arrival() <= soon || until(lost) > soon) {
+            return Some(Load::All);
+        }
+        if until(lost + self.streams.backlog()) <= self.paths[p].latest_arrival() {
+            return None;
+        }
+        match lost {
+            0 => Some(Load::All),
+            _ => self.streams.has_new().then_some(Load::New),
         }
     }
 
@@ -100,6 +111,14 @@ impl Srp {
             if other != p && self.paths[other].is_shut() {
                 self.take_back(now, other);
             }
+        }
+    }
+
+    /// A path answers: one that has sent nothing yet, as the first one where another was sooner, would not be asked any
+    /// more.
+    pub(super) fn ask_others(&mut self) {
+        for path in self.paths.iter_mut().filter(|path| path.is_unasked()) {
+            path.probes.request_ping();
         }
     }
 

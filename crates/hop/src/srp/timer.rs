@@ -5,6 +5,7 @@ use lasthop_units::Time;
 use super::Srp;
 use super::close_state::CloseState;
 use super::path::Path;
+use super::paths::Load;
 use crate::transport::{CloseReason, Transport as _};
 
 /// What a timer is for.
@@ -35,13 +36,13 @@ impl Srp {
         let path = &self.paths[p];
         match timer {
             Timer::Pacing if path.sends_only_probes() || path.is_full() => None,
-            Timer::Pacing if self.has_new() && self.is_to_carry(p) => {
+            Timer::Pacing if self.has_new() && self.load(p).is_some() => {
                 Some(path.pacer.wake(path.air_time()))
             }
             Timer::Pacing => {
                 let turn = path.pacer.wake(path.air_time());
                 let copy = path.has_copies().then_some(turn);
-                let double = self.doubles.next().filter(|_| self.is_to_carry(p));
+                let double = self.doubles.next().filter(|_| self.load(p) == Some(Load::All));
                 copy.into_iter().chain(double.map(|at| at.max(turn))).min()
             }
             Timer::AckDelay => path.received.due(),

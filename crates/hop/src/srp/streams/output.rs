@@ -10,6 +10,7 @@ use super::send::ResetState;
 use super::stream::Stream;
 use crate::clients::Clients;
 use crate::srp::content::{Content, Contents, Piece};
+use crate::srp::paths::Load;
 
 /// A stream sends at most so much in one turn, and for about so long.
 const TURN_MAX: usize = 32 * 1024;
@@ -36,6 +37,13 @@ impl StreamSet {
                 0 => self.turns.bare().is_some_and(|id| wants(&id)),
                 _ => self.turns.active().any(wants),
             }
+    }
+
+    /// Some stream has something to send that was never sent before, and credit for it.
+    pub(in crate::srp) fn has_new(&self) -> bool {
+        let credit = self.credit.available();
+        let has_new = |id: &u64| self.streams.get(*id).is_some_and(|s| s.send.has_new(credit));
+        self.turns.active().any(has_new)
     }
 
     /// Bytes that are to be sent again.
@@ -173,7 +181,7 @@ impl StreamSet {
         while w.room() > PIECE_MIN {
             let Some(id) = self.turns.urgent() else { break };
             let before = w.len();
-            let wrote = self.write_piece(id, w, contents, rate, &mut fresh).is_some();
+            let wrote = self.write_piece(id, w, contents, (rate, Load::All), &mut fresh).is_some();
             let client = self.streams.get(id).map_or(0, |stream| stream.turn_state.client());
             clients.charge_streams(client, w.len() - before, self.turns.weight_of(client));
             match self.streams.get_mut(id) {
@@ -189,13 +197,13 @@ impl StreamSet {
             && self.credit.available() == 0
             && let Some(id) = self.turns.bare()
         {
-            let _ = self.write_piece(id, w, contents, rate, &mut fresh);
+            let _ = self.write_piece(id, w, contents, (rate, Load::All), &mut fresh);
             self.turns.remove_bare(self.streams.get_mut(id).map(|s| &mut s.turn_state));
         }
     }
 
     /// Writes the next piece of the host's stream whose turn it is, at this rate of sending and where this is room for
-    /// frames in a full datagram; nothing if none of them has credit or there is no room. `fresh` as above. Returns the
+    /// frames in a full datagram, only what is new if that is the load; nothing if none of them has credit or there is no room. `fresh` as above. Returns the
     /// piece if its stream is sparse: it had nothing before that, and has nothing behind it.
     pub(in crate::srp) fn write_next(
         &mut self,
@@ -203,14 +211,14 @@ impl StreamSet {
         w: &mut Writer<'_>,
         contents: &mut Contents,
         clients: &mut Clients,
-        (rate, full): (Rate, usize),
+        (rate, full, load): (Rate, usize, Load),
         mut fresh: impl FnMut(u64),
     ) -> Option<Content> {
         let mut fruitless = 0;
         while w.room() > PIECE_MIN && fruitless < self.turns.len_of(client).min(FRUITLESS_MAX) {
             let id = self.turns.front(client)?;
             let before = w.len();
-            match self.write_piece(id, w, contents, rate, &mut fresh) {
+            match self.write_piece(id, w, contents, (rate, load), &mut fresh) {
                 Some(bytes) => {
                     let streams = self.turns.weight_of(client);
                     clients.charge_streams(client, w.len() - before, streams);
@@ -265,7 +273,7 @@ impl StreamSet {
         id: u64,
         w: &mut Writer<'_>,
         contents: &mut Contents,
-        rate: Rate,
+        (rate, load): (Rate, Load),
         fresh: &mut impl FnMut(u64),
     ) -> Option<usize> {
         let credit = self.credit.available();
@@ -274,7 +282,10 @@ impl StreamSet {
         let overhead = Writer::stream_overhead(id, stream.send.sent()) + 1;
         let room = w.room().saturating_sub(overhead);
         let before = stream.send.sent();
-        let piece = stream.send.next_piece(room, credit)?;
+        let piece = match load {
+            Load::All => stream.send.next_piece(room, credit),
+            Load::New => stream.send.next_new_piece(room, credit),
+        }?;
         let new = stream.send.sent() - before;
         let (a, b) = stream.send.bytes(&piece);
         let written = w.put_stream(id, piece.offset, piece.fin, a, b);

@@ -200,8 +200,14 @@ impl SendHalf {
         if self.reset.is_some() {
             return false;
         }
-        let fresh = self.sent < self.written.min(self.edge()) && credit > 0;
-        fresh || !self.lost.is_empty() || (self.fin == Fin::Wanted && self.sent == self.written)
+        self.has_new(credit)
+            || !self.lost.is_empty()
+            || (self.fin == Fin::Wanted && self.sent == self.written)
+    }
+
+    /// Something is there that was never sent, and may be sent now.
+    pub(super) fn has_new(&self, credit: u64) -> bool {
+        self.reset.is_none() && self.sent < self.written.min(self.edge()) && credit > 0
     }
 
     /// The next piece to send, at most `room` bytes of data: what was lost first, then what is new
@@ -217,6 +223,14 @@ impl SendHalf {
             let end = lost.end.min(lost.start + room as u64);
             self.lost.remove(lost.start..end);
             return Some(self.piece(lost.start, end));
+        }
+        self.next_new_piece(room, credit)
+    }
+
+    /// The next piece of what is new, likewise.
+    pub(super) fn next_new_piece(&mut self, room: usize, credit: u64) -> Option<Piece> {
+        if self.reset.is_some() {
+            return None;
         }
         let most = (room as u64).min(credit);
         let end = self.written.min(self.edge()).min(self.sent + most);

@@ -189,6 +189,32 @@ fn pairs_drawn_at_random_add_up() {
     assert!(shares[8] >= 0.95, "{shares:?}");
 }
 
+/// SRP-38: a first path that has carried nothing before another one answers is measured all the same, and carries.
+#[test]
+fn a_first_path_that_answers_last_carries_too() {
+    for ways in [[(20, 150, 0.0), (20, 20, 0.0)], [(20, 20, 0.0), (20, 150, 0.0)]] {
+        let mut w = Bond::new(7, &ways);
+        while w.step(Time::from_secs(1)) {}
+        let (from, to) = (Time::from_secs(5), Time::from_secs(15));
+        let share = Download::run(&mut w, FOREVER, to).goodput(from, to) / limit(&ways);
+        assert!(share > 0.95, "{ways:?}: {share}");
+    }
+}
+
+/// SRP-39: what a fast path loses, and must repeat, does not keep a slower one from what is new.
+#[test]
+fn a_fast_path_that_loses_keeps_nobody_waiting() {
+    for ways in [
+        [(2, 11, 0.12), (21, 194, 0.0)],
+        [(6, 10, 0.15), (60, 200, 0.02)],
+        [(27, 30, 0.15), (60, 225, 0.04)],
+        [(60, 20, 0.1), (90, 80, 0.12)],
+    ] {
+        let (share, _) = steady(&ways);
+        assert!(share > 0.85, "{ways:?}: {share}");
+    }
+}
+
 /// SRP-40: a path that goes dark without a word is left at once, and used again when it is back.
 #[test]
 fn a_dark_path_is_left_and_used_again() {
