@@ -65,6 +65,7 @@ fn of(scheme: Scheme, config: &AgentConfig, machines: &mut Vec<Machine>) -> Resu
         | Scheme::SplitTcp
         | Scheme::ITcp
         | Scheme::Srp
+        | Scheme::Bond
         | Scheme::MobileTcp
         | Scheme::MobileTcpUnsplit
         | Scheme::Ebsn

@@ -10,6 +10,13 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 #[derive(Clone, PartialEq, Debug)]
 pub struct Ordered<V>(pub Vec<(String, V)>);
 
+impl<V> Ordered<V> {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
 impl<V> Default for Ordered<V> {
     fn default() -> Self {
         Self(Vec::new())

@@ -48,6 +48,8 @@ pub struct Traits {
     pub reads_headers: bool,
     /// It acts on link events at the mobile.
     pub uses_signals: bool,
+    /// It uses all links of a mobile that has several to one base; the others use one.
+    pub several_links: bool,
 }
 
 const NOTHING: Traits = Traits {
@@ -60,6 +62,7 @@ const NOTHING: Traits = Traits {
     end_to_end: true,
     reads_headers: false,
     uses_signals: false,
+    several_links: false,
 };
 const SURROGATE: Traits = Traits {
     place: WorksAt::Surrogate,
@@ -168,6 +171,8 @@ schemes! {
     ITcp = "i-tcp", "two connections, and the second one moves", ["ITCP"], [], SURROGATE;
     /// TCP on the wire, the Selective Repeat Protocol on the hop.
     Srp = "srp", "the hop has a transport of its own", ["SRP"], [], SURROGATE;
+    /// The same, over all links of the mobile under one association (SRP-38).
+    Bond = "bond", "all links at once", ["SRP"], [], Traits { several_links: true, ..SURROGATE };
     /// TCP on the wire, Haas and Warkhedi's Mobile TCP on the bare hop.
     MobileTcp = "mobile-tcp", "a light transport on the bare link", ["MOB"], [], SURROGATE;
     /// One TCP from end to end whose headers the base compresses and whose losses it repairs. The
@@ -215,6 +220,12 @@ impl Scheme {
     /// Its name in files and tables.
     pub const fn name(self) -> &'static str {
         Self::NAMES[self as usize]
+    }
+
+    /// Those that differ from all others over one link too. Over one link, one that uses several is another of
+    /// these.
+    pub fn over_one_link() -> impl Iterator<Item = Self> {
+        Self::ALL.into_iter().filter(|scheme| !scheme.traits().several_links)
     }
 
     /// The scheme of this name.

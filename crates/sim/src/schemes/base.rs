@@ -1,6 +1,7 @@
 //! A base station: a router that keeps the wired halves of its mobiles' connections.
 
 use core::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::collections::BTreeMap;
 
 use lasthop_session as session;
 use lasthop_session::handoff::{self, Open};
@@ -67,6 +68,8 @@ pub struct BaseStation {
     addr: Ipv4Addr,
     station: Station<SocketAddr, Open, Way, u64>,
     surrogates: Surrogates,
+    /// Whose addresses by further links these are.
+    beside: BTreeMap<Ipv4Addr, Ipv4Addr>,
     /// What the wired halves are sending.
     wired_out: Vec<Packet>,
     counts: BaseCounts,
@@ -88,6 +91,7 @@ impl BaseStation {
             addr,
             station: Station::new(handoff, name(addr), Open),
             surrogates: Surrogates::new(addr, setup, seed),
+            beside: BTreeMap::new(),
             wired_out: Vec::new(),
             counts: BaseCounts::default(),
             scratch: Scratch::default(),
@@ -104,6 +108,11 @@ impl BaseStation {
     /// here on. One that registers nowhere is known from its first packet of the hop.
     pub fn serve(&mut self, mobile: Ipv4Addr) {
         self.welcome(mobile, 0);
+    }
+
+    /// A mobile has this address, too, by a link beside the one that routes know.
+    pub fn add_address(&mut self, mobile: Ipv4Addr, beside: Ipv4Addr) {
+        self.beside.insert(beside, mobile);
     }
 
     /// A mobile is in this cell, since the handoff of that number.
@@ -140,9 +149,10 @@ impl BaseStation {
     /// A packet of the hop came from a mobile, known or not. What one that has left still had on its
     /// way is of no use.
     fn handle_hop(&mut self, mut packet: Packet) {
-        if self.surrogates.departure(packet.src).is_none() {
-            self.serve(packet.src);
-            self.surrogates.handle_hop(&mut packet);
+        let mobile = self.beside.get(&packet.src).copied().unwrap_or(packet.src);
+        if self.surrogates.departure(mobile).is_none() {
+            self.serve(mobile);
+            self.surrogates.handle_hop(mobile, &mut packet);
         }
     }
 

@@ -4,6 +4,7 @@
 use core::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use lasthop_hop::PathId;
 use lasthop_session::handoff::{self, Broken, MobileEvent};
 use lasthop_session::{
     self as session, ConnId, Event as Told, Opening, RecvState, Refusal, ResetReason, Session,
@@ -13,7 +14,7 @@ use lasthop_tcp::{self as tcp, Estimates};
 use lasthop_units::{Bytes, Duration, LinkEvent, Seed, Time};
 
 use super::moved;
-use super::transport::{Ends, HopKind, Lost, MobileHop, Scratch, send_udp, udp_source};
+use super::transport::{Ends, HopKind, LinkBeside, Lost, MobileHop, Scratch, send_udp, udp_source};
 use super::{BaseNotice, HANDOFF_PORT, SRP_PORT, lane, session_of};
 use crate::content::Content as Bytestream;
 use crate::net::host::{App, Content, Ending, Event, FlowId, Io, Sockets, send_datagram};
@@ -58,6 +59,8 @@ struct Carried {
     config: MobileConfig,
     seed: Seed,
     base: Ipv4Addr,
+    /// Links to the base beside the one that routes know, in the order of the hop's paths.
+    beside: Vec<LinkBeside>,
     hop: MobileHop,
     hops: u64,
     session: Session,
@@ -94,6 +97,7 @@ impl<A: App> MobileStation<A> {
             addr,
             seed,
             base,
+            beside: Vec::new(),
             hop,
             hops: 0,
             session: {
@@ -114,6 +118,14 @@ impl<A: App> MobileStation<A> {
             out: Vec::new(),
         };
         Self { carried, app }
+    }
+
+    /// There is another link to its base, beside the one that routes know and those added before. A hop
+    /// that can uses all of them.
+    pub fn add_link(&mut self, now: Time, link: LinkBeside) {
+        let carried = &mut self.carried;
+        carried.beside.push(link);
+        carried.hop.add_path(now, PathId(carried.beside.len() as u8), carried.base);
     }
 
     /// Its application.
@@ -193,6 +205,16 @@ impl<A: App> MobileStation<A> {
 }
 
 impl Carried {
+    /// The path that leaves by a link.
+    fn path_of(&self, link: LinkId) -> PathId {
+        let place = self.beside.iter().position(|beside| beside.link == link);
+        place.map_or(PathId::FIRST, |place| PathId(place as u8 + 1))
+    }
+
+    fn is_own(&self, addr: Ipv4Addr) -> bool {
+        addr == self.addr || self.beside.iter().any(|beside| beside.addr == addr)
+    }
+
     fn take_events(&mut self) {
         while let Some(event) = self.handoff.poll_event() {
             match event {
@@ -245,6 +267,9 @@ impl Carried {
         self.hops += 1;
         let seed = self.seed.child(&format!("hop {}", self.hops));
         self.hop = MobileHop::new(&self.config.hop, self.base, seed, self.now);
+        for path in 1..=self.beside.len() {
+            self.hop.add_path(self.now, PathId(path as u8), self.base);
+        }
         self.listeners.iter().for_each(|port| self.hop.listen(*port));
         self.session.set_handoff(self.handoff.attempt());
         self.session.resume(self.now, &mut self.hop, session_of(self.addr));
@@ -333,7 +358,7 @@ impl Carried {
         let now = ctx.now();
         // Between two bases nothing of the old hop's is of use to anybody.
         if !self.handoff.is_pending() {
-            let ends = Ends { here: self.addr, there: self.base };
+            let ends = Ends { here: self.addr, there: self.base, beside: &self.beside };
             self.hop.transmit(ctx, ends, &mut self.scratch);
         }
         while let Some(SocketAddr::V4(to)) = self.handoff.poll_transmit(now, &mut self.out) {
@@ -384,7 +409,7 @@ impl Carried {
 
 impl<A: App> Node for MobileStation<A> {
     fn handle_packet(&mut self, ctx: &mut Context<'_>, _link: LinkId, mut packet: Packet) {
-        if packet.corrupted || packet.dst != self.carried.addr {
+        if packet.corrupted || !self.carried.is_own(packet.dst) {
             return;
         }
         // Where the hop has no lane datagrams come as they are.
@@ -412,10 +437,11 @@ impl<A: App> Node for MobileStation<A> {
         self.run_machines(ctx);
     }
 
-    fn handle_link_event(&mut self, ctx: &mut Context<'_>, _link: LinkId, event: LinkEvent) {
+    fn handle_link_event(&mut self, ctx: &mut Context<'_>, link: LinkId, event: LinkEvent) {
         let Self { carried, app } = self;
         if !carried.handoff.is_pending() {
-            carried.hop.handle_link_event(ctx.now(), event);
+            let path = carried.path_of(link);
+            carried.hop.handle_link_event(ctx.now(), path, event);
         }
         app.handle_link_event(&mut Io::new(carried, ctx), event);
         self.run_machines(ctx);
@@ -533,6 +559,6 @@ impl Sockets for Carried {
     }
 
     fn report_link_event(&mut self, ctx: &mut Context<'_>, event: LinkEvent) {
-        self.hop.handle_link_event(ctx.now(), event);
+        self.hop.handle_link_event(ctx.now(), PathId::FIRST, event);
     }
 }

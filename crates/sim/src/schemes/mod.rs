@@ -17,7 +17,7 @@ mod transport;
 pub use base::{BaseConfig, BaseCounts, BaseStation};
 pub use mobile::{Handoff, MobileConfig, MobileStation};
 pub use streams::{HOP_PORT, TcpStreams};
-pub use transport::{BaseHop, Hop, HopKind, MobileHop, SRP_PORT, Standing};
+pub use transport::{BaseHop, Hop, HopKind, LinkBeside, MobileHop, SRP_PORT, Standing};
 
 /// What the layer below tells a mobile of bases. It comes as a [token](crate::net::Event::Token).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

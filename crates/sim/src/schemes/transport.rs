@@ -15,7 +15,7 @@ use lasthop_units::{LinkEvent, Scheme, Seed, Time};
 use lasthop_wire::mobile_tcp::ETHERTYPE;
 
 use super::streams::TcpStreams;
-use crate::net::{Body, Context, Packet, Payload};
+use crate::net::{Body, Context, LinkId, Packet, Payload};
 
 /// The UDP port of SRP, at bases and at mobiles.
 pub const SRP_PORT: u16 = 4433;
@@ -80,9 +80,29 @@ pub(super) struct Lost(pub(super) bool);
 
 /// Whose packets they are.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Ends {
+pub(super) struct Ends<'a> {
     pub(super) here: Ipv4Addr,
     pub(super) there: Ipv4Addr,
+    /// The links by which the association's paths after the first leave here; where none is known its
+    /// packets go by this node's routes.
+    pub(super) beside: &'a [LinkBeside],
+}
+
+/// A mobile's link beside the one that its routes know.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LinkBeside {
+    /// The mobile's address by this link.
+    pub addr: Ipv4Addr,
+    /// The link, from the mobile to its base.
+    pub link: LinkId,
+}
+
+impl Ends<'_> {
+    /// The link of a path, if it is none that routes know.
+    fn beside(&self, path: PathId) -> Option<LinkBeside> {
+        let place = usize::from(path.0).checked_sub(1)?;
+        self.beside.get(place).copied()
+    }
 }
 
 /// How the hop's datagrams travel in the network.
@@ -90,7 +110,14 @@ trait Carrier: Copy {
     /// Who sent a packet; `None` if it is none of this carrier's.
     fn source(packet: &Packet) -> Option<Self>;
 
-    fn send(self, ctx: &mut Context<'_>, here: Ipv4Addr, datagram: &[u8]);
+    /// By the node's routes, from its address, or else by a link beside them and from the address there.
+    fn send(
+        self,
+        ctx: &mut Context<'_>,
+        here: Ipv4Addr,
+        beside: Option<LinkBeside>,
+        datagram: &[u8],
+    );
 }
 
 /// In UDP.
@@ -99,8 +126,16 @@ impl Carrier for SocketAddrV4 {
         udp_source(packet)
     }
 
-    fn send(self, ctx: &mut Context<'_>, here: Ipv4Addr, datagram: &[u8]) {
-        send_udp(ctx, Self::new(here, self.port()), self, datagram);
+    fn send(
+        self,
+        ctx: &mut Context<'_>,
+        here: Ipv4Addr,
+        beside: Option<LinkBeside>,
+        datagram: &[u8],
+    ) {
+        let from = Self::new(beside.map_or(here, |beside| beside.addr), self.port());
+        let packet = udp_packet(ctx, from, self, datagram);
+        send(ctx, beside, packet);
     }
 }
 
@@ -110,11 +145,26 @@ impl Carrier for Ipv4Addr {
         matches!(packet.body, Body::Frame { ethertype: ETHERTYPE }).then_some(packet.src)
     }
 
-    fn send(self, ctx: &mut Context<'_>, here: Ipv4Addr, datagram: &[u8]) {
-        let mut packet = ctx.packet(here, self, Body::Frame { ethertype: ETHERTYPE });
+    fn send(
+        self,
+        ctx: &mut Context<'_>,
+        here: Ipv4Addr,
+        beside: Option<LinkBeside>,
+        datagram: &[u8],
+    ) {
+        let from = beside.map_or(here, |beside| beside.addr);
+        let mut packet = ctx.packet(from, self, Body::Frame { ethertype: ETHERTYPE });
         packet.set_bytes(datagram);
-        let _ = ctx.send(packet);
+        send(ctx, beside, packet);
     }
+}
+
+/// What the link does not take is lost, as on any network.
+fn send(ctx: &mut Context<'_>, beside: Option<LinkBeside>, packet: Packet) {
+    let _ = match beside {
+        Some(LinkBeside { link, .. }) => ctx.send_on(link, packet),
+        None => ctx.send(packet),
+    };
 }
 
 /// An end of an association.
@@ -150,9 +200,9 @@ trait End {
         self.take_events()
     }
 
-    fn transmit(&mut self, ctx: &mut Context<'_>, here: Ipv4Addr, room: &mut [u8]) {
-        while let Some(Transmit { to, len, .. }) = self.poll_transmit(ctx.now(), room) {
-            to.send(ctx, here, &room[..len]);
+    fn transmit(&mut self, ctx: &mut Context<'_>, ends: Ends<'_>, room: &mut [u8]) {
+        while let Some(Transmit { path, to, len }) = self.poll_transmit(ctx.now(), room) {
+            to.send(ctx, ends.here, ends.beside(path), &room[..len]);
         }
     }
 }
@@ -277,12 +327,19 @@ impl MobileHop {
         }
     }
 
-    pub(super) fn handle_link_event(&mut self, now: Time, event: LinkEvent) {
+    pub(super) fn handle_link_event(&mut self, now: Time, path: PathId, event: LinkEvent) {
         match self {
             // Ordinary TCP listens to nobody.
             Self::Tcp(_) => {}
-            Self::Srp(mobile) => mobile.handle_link_event(now, PathId::FIRST, event),
-            Self::MobileTcp(mobile) => mobile.handle_link_event(now, PathId::FIRST, event),
+            Self::Srp(mobile) => mobile.handle_link_event(now, path, event),
+            Self::MobileTcp(mobile) => mobile.handle_link_event(now, path, event),
+        }
+    }
+
+    /// There is another link to the base. Only SRP uses more than one.
+    pub(super) fn add_path(&mut self, now: Time, path: PathId, base: Ipv4Addr) {
+        if let Self::Srp(mobile) = self {
+            mobile.set_base_address(now, path, SocketAddrV4::new(base, SRP_PORT));
         }
     }
 }
@@ -364,7 +421,12 @@ impl<S: End, M: End> Hop<S, M> {
     }
 
     /// Sends all that is to be sent.
-    pub(super) fn transmit(&mut self, ctx: &mut Context<'_>, ends: Ends, scratch: &mut Scratch) {
+    pub(super) fn transmit(
+        &mut self,
+        ctx: &mut Context<'_>,
+        ends: Ends<'_>,
+        scratch: &mut Scratch,
+    ) {
         let room = scratch.room();
         match self {
             Self::Tcp(streams) => {
@@ -375,8 +437,8 @@ impl<S: End, M: End> Hop<S, M> {
                     let _ = ctx.send(packet);
                 }
             }
-            Self::Srp(end) => end.transmit(ctx, ends.here, room),
-            Self::MobileTcp(end) => end.transmit(ctx, ends.here, room),
+            Self::Srp(end) => end.transmit(ctx, ends, room),
+            Self::MobileTcp(end) => end.transmit(ctx, ends, room),
         }
     }
 
@@ -437,10 +499,15 @@ pub(super) fn send_udp(
     to: SocketAddrV4,
     datagram: &[u8],
 ) {
+    let packet = udp_packet(ctx, from, to, datagram);
+    send(ctx, None, packet);
+}
+
+fn udp_packet(ctx: &Context<'_>, from: SocketAddrV4, to: SocketAddrV4, datagram: &[u8]) -> Packet {
     let body = Body::Udp { src_port: from.port(), dst_port: to.port() };
     let mut packet = ctx.packet(*from.ip(), *to.ip(), body);
     packet.set_bytes(datagram);
-    let _ = ctx.send(packet);
+    packet
 }
 
 /// Who sent a UDP datagram.

@@ -29,6 +29,8 @@ pub(super) struct Helped {
     pub(super) mobile: NodeIndex,
     /// The base of each cell, in the order of the handoff's cells; one if it stays.
     pub(super) bases: Vec<NodeIndex>,
+    /// The links that carry its hop beside the first, where the scheme uses several.
+    pub(super) beside: Vec<LinkIndex>,
     hop: HopKind,
     wired: TcpConfig,
     /// Wired halves stay when the mobile leaves.
@@ -182,9 +184,12 @@ fn no_agents_beside_surrogates(
 }
 
 fn build(scenario: &Scenario, flow: &Flow, mobile: NodeIndex) -> Result<Helped, RunError> {
-    let cells = cells(scenario, mobile);
+    let set = scenario.link_set(mobile);
+    let cells = match set {
+        Some(set) => set.used.iter().take(1).copied().collect(),
+        None => cells(scenario, mobile),
+    };
     let mut bases = Vec::new();
-    let mut mtu = u32::MAX;
     for &cell in &cells {
         let link = scenario.link(cell);
         let base = link.far_end(mobile);
@@ -198,8 +203,14 @@ fn build(scenario: &Scenario, flow: &Flow, mobile: NodeIndex) -> Result<Helped, 
             ));
         }
         bases.push(base);
-        mtu = mtu.min(link.radio.up.mtu).min(link.radio.down.mtu);
     }
+    let beside: Vec<LinkIndex> =
+        set.into_iter().flat_map(|set| set.used.iter().skip(1)).copied().collect();
+    let radios = cells.iter().chain(&beside).map(|link| &scenario.link(*link).radio);
+    let mtus = radios.map(|radio| radio.up.mtu.min(radio.down.mtu));
+    let all = mtus.clone().min().unwrap_or(u32::MAX);
+    // A mobile that changes its link keeps to what every one of them carries.
+    let some = mtus.max().filter(|_| !beside.is_empty()).unwrap_or(all);
     let wired_mtu = wired_mtu(scenario, flow, &bases, mobile);
     let buffer = scenario.agent.buffer();
     let wired = TcpConfig {
@@ -208,7 +219,14 @@ fn build(scenario: &Scenario, flow: &Flow, mobile: NodeIndex) -> Result<Helped, 
         ..config(&flow.tcp.wired, wired_mtu)
     };
     let anchors = scenario.handoff.as_ref().is_some_and(|h| h.mode == HandoffMode::Anchor);
-    Ok(Helped { mobile, bases, hop: hop(scenario, flow, mtu), wired, anchors })
+    Ok(Helped {
+        mobile,
+        bases,
+        beside,
+        hop: hop(scenario, flow, Carried { all, some }),
+        wired,
+        anchors,
+    })
 }
 
 /// The links that serve a mobile.
@@ -222,12 +240,20 @@ fn cells(scenario: &Scenario, mobile: NodeIndex) -> Vec<LinkIndex> {
     }
 }
 
-fn hop(scenario: &Scenario, flow: &Flow, mtu: u32) -> HopKind {
+/// The longest datagrams that the links of a hop carry: all of them, and the one that carries the longest.
+#[derive(Clone, Copy)]
+struct Carried {
+    all: u32,
+    some: u32,
+}
+
+fn hop(scenario: &Scenario, flow: &Flow, carried: Carried) -> HopKind {
+    let mtu = carried.all;
     match flow.schemes.surrogate() {
         Some(Scheme::SplitTcp) => HopKind::SplitTcp(hop_tcp(scenario, flow, mtu)),
         Some(Scheme::ITcp) => HopKind::ITcp(hop_tcp(scenario, flow, mtu)),
         Some(Scheme::MobileTcp) => HopKind::MobileTcp(mobile_tcp(scenario, mtu)),
-        _ => HopKind::Srp(srp(scenario, mtu)),
+        _ => HopKind::Srp(srp(scenario, carried)),
     }
 }
 
@@ -277,19 +303,20 @@ fn mobile_tcp(scenario: &Scenario, mtu: u32) -> mobile_tcp::Config {
     }
 }
 
-/// A hop whose datagrams are expected to carry what every hop does, and are tried up to what this one
-/// carries, with the agent's buffer at either end, and an eighth of all for streams that hold little.
-fn srp(scenario: &Scenario, mtu: u32) -> HopConfig {
-    let carried = u64::from(mtu).saturating_sub(UDP_HEADERS).min(LONGEST);
+/// A hop whose datagrams are expected to carry what every hop does, and are tried up to what any link of
+/// this one carries, with the agent's buffer at either end, and an eighth of all for streams that hold little.
+fn srp(scenario: &Scenario, Carried { all, some }: Carried) -> HopConfig {
+    let [all, some] =
+        [all, some].map(|mtu| u64::from(mtu).saturating_sub(UDP_HEADERS).min(LONGEST));
     let buffer = scenario.agent.buffer();
-    let (expected, discipline) = match scenario.srp {
-        Srp::Today => (carried.min(EXPECTED), Discipline::Paced),
+    let (expected, most, discipline) = match scenario.srp {
+        Srp::Today => (all.min(EXPECTED), some, Discipline::Paced),
         // The paper's has segments of one size.
-        Srp::Paper(window) => (carried, Discipline::Windowed(windowed(window))),
+        Srp::Paper(window) => (all, all, Discipline::Windowed(windowed(window))),
     };
     HopConfig {
         datagram_base: Bytes::new(expected),
-        datagram_max: Bytes::new(carried),
+        datagram_max: Bytes::new(most),
         carrier_overhead: Bytes::new(UDP_HEADERS),
         stream_window: buffer,
         stream_memory: buffer,

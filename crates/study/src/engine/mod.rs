@@ -10,6 +10,7 @@ mod datagrams;
 mod edge;
 mod ends;
 mod helped;
+mod limits;
 mod machine;
 mod metrics;
 mod mobility;

@@ -34,10 +34,15 @@ impl Running<'_> {
                 rates.extend(self.measure_datagrams(i, now, &mut metrics));
                 continue;
             }
+            let limit = self.limit(flow);
             let Some(ends) = self.ends(i) else { continue };
             let bps = self.goodput(i, &ends, now);
             metrics.add(&flow.name, "goodput_bps", bps);
             rates.push(Rate::from_bps(bps as u64));
+            if let Some(limit) = limit {
+                metrics.add(&flow.name, "limit_bps", limit);
+                metrics.add(&flow.name, "share_of_limit", bps / limit);
+            }
             measure_flow(flow, &ends, &mut metrics);
             let fixed = usize::from(self.scenario.node(flow.from).kind.is_mobile());
             metrics.add(&flow.name, "fixed_timeouts", ends.stats[fixed].timeouts as f64);

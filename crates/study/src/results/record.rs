@@ -18,6 +18,9 @@ pub struct Record {
     pub commit: String,
     /// What the sweep set.
     pub parameters: Ordered<String>,
+    /// What the run drew: the paths of random values, and the values.
+    #[serde(default, skip_serializing_if = "Ordered::is_empty")]
+    pub drawn: Ordered<String>,
     /// Every flow that has an end came to it (MET-13).
     pub completed: bool,
     /// The hash of all that happened.

@@ -8,6 +8,7 @@ fn record(seed: u64, trace: &str) -> Record {
         seed,
         commit: "abc".to_string(),
         parameters: Ordered(vec![("handoff.pause".to_string(), "1s".to_string())]),
+        drawn: Ordered::default(),
         completed: true,
         trace: trace.to_string(),
         metrics: Ordered(vec![("b".to_string(), Some(0.1)), ("a".to_string(), None)]),

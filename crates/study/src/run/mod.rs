@@ -215,6 +215,7 @@ impl Context<'_> {
             seed: job.seed,
             commit: self.options.commit.clone(),
             parameters: Ordered(point.parameters().to_vec()),
+            drawn: Ordered(self.study.drawn(point, seed)),
             completed: outcome.completed,
             trace: format!("{:016x}", outcome.trace),
             metrics: Ordered(outcome.metrics.into_iter().map(metric).collect()),

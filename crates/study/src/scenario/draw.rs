@@ -27,32 +27,46 @@ pub(crate) fn corners(node: &Node) -> usize {
     }
 }
 
-/// Replaces each draw by a value from `source`.
+/// Replaces each draw by a value from `source`: the paths of all, and what was drawn there.
 ///
 /// # Errors
 ///
 /// Every draw that is not understood, with its place.
-pub(crate) fn resolve(node: &mut Node, source: &Source) -> Result<(), Vec<(Span, String)>> {
-    let mut wrong = Vec::new();
-    walk(node, source, &mut String::new(), &mut wrong);
-    if wrong.is_empty() { Ok(()) } else { Err(wrong) }
+pub(crate) fn resolve(
+    node: &mut Node,
+    source: &Source,
+) -> Result<Vec<(String, String)>, Vec<(Span, String)>> {
+    let mut found = Found::default();
+    walk(node, source, &mut String::new(), &mut found);
+    if found.wrong.is_empty() { Ok(found.drawn) } else { Err(found.wrong) }
 }
 
-fn walk(node: &mut Node, source: &Source, path: &mut String, wrong: &mut Vec<(Span, String)>) {
+/// What was drawn, and what could not be.
+#[derive(Default)]
+struct Found {
+    drawn: Vec<(String, String)>,
+    wrong: Vec<(Span, String)>,
+}
+
+fn walk(node: &mut Node, source: &Source, path: &mut String, found: &mut Found) {
     let length = path.len();
     match &mut node.value {
         Value::Table(table) => {
             if let Some((kind, value)) = as_draw(table) {
                 match draw(kind, value, source, path, &node.place) {
-                    Ok(drawn) => *node = drawn,
-                    Err(message) => wrong.push((node.place.clone(), message)),
+                    Ok(drawn) => {
+                        let path = path.trim_start_matches('.').to_string();
+                        found.drawn.push((path, drawn.label()));
+                        *node = drawn;
+                    }
+                    Err(message) => found.wrong.push((node.place.clone(), message)),
                 }
                 return;
             }
             for entry in table.entries_mut() {
                 path.push('.');
                 path.push_str(&entry.key);
-                walk(&mut entry.node, source, path, wrong);
+                walk(&mut entry.node, source, path, found);
                 path.truncate(length);
             }
         }
@@ -60,7 +74,7 @@ fn walk(node: &mut Node, source: &Source, path: &mut String, wrong: &mut Vec<(Sp
             for (i, item) in list.iter_mut().enumerate() {
                 path.push('.');
                 path.push_str(&i.to_string());
-                walk(item, source, path, wrong);
+                walk(item, source, path, found);
                 path.truncate(length);
             }
         }
@@ -142,7 +156,8 @@ mod tests {
 
     fn drawn(text: &str, source: &Source) -> Result<String, String> {
         let mut tree = parse(text).expect("TOML");
-        resolve(&mut tree, source).map_err(|wrong| wrong[0].1.clone())?;
+        let values = resolve(&mut tree, source).map_err(|wrong| wrong[0].1.clone())?;
+        assert_eq!(values.len(), text.matches(['{']).count());
         let mut out = String::new();
         tree.canonical(&mut out);
         Ok(out)

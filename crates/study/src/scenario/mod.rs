@@ -9,6 +9,7 @@ mod agents;
 mod complaint;
 mod draw;
 mod file;
+mod link_sets;
 mod mobile;
 mod mobile_tcp;
 mod model;
@@ -45,6 +46,7 @@ use traces::Traces;
 use tree::{Node, Table, Value};
 
 pub use agents::AgentSettings;
+pub use link_sets::LinkSet;
 pub use mobile::{AtcpSettings, MobileSettings};
 pub use mobile_tcp::MobileTcpSettings;
 pub use model::Node as ScenarioNode;
@@ -212,6 +214,14 @@ impl Study {
     /// sweep.
     pub fn points(&self) -> &[Point] {
         &self.points
+    }
+
+    /// What a run of a point draws from `seed`: the paths of its random values, and the values.
+    pub fn drawn(&self, point: &Point, seed: Seed) -> Vec<(String, String)> {
+        if point.fixed.is_some() {
+            return Vec::new();
+        }
+        draw::resolve(&mut point.tree.clone(), &Source::Seed(seed)).unwrap_or_default()
     }
 
     /// What one run of a point simulates: its random values are drawn from `seed`.

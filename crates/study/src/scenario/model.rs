@@ -7,6 +7,7 @@ use lasthop_units::{Bytes, Duration, Rate, Seed, deserialize_duration};
 use serde::Deserialize;
 
 use super::agents::AgentSettings;
+use super::link_sets::LinkSet;
 use super::mobile::MobileSettings;
 use super::mobile_tcp::MobileTcpSettings;
 use super::scheme::Schemes;
@@ -23,6 +24,8 @@ pub struct Scenario {
     pub nodes: Vec<Node>,
     /// The links, in the order of their names.
     pub links: Vec<Link>,
+    /// The links of mobile hosts that have several to one base.
+    pub link_sets: Vec<LinkSet>,
     /// The flows, in the order of their names; those without, in the order of the file.
     pub flows: Vec<Flow>,
     /// The mobile's moves and disconnections.
@@ -113,6 +116,10 @@ pub struct Node {
     /// M-TCP's agent for the bases below it lives here (MTC-1).
     #[serde(default)]
     pub supervisor: bool,
+    /// Of a mobile host with several links to one base, the names of those that it uses, in this order;
+    /// all if none is named.
+    #[serde(default)]
+    pub links: Vec<String>,
 }
 
 /// What a node is.

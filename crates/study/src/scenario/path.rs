@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use lasthop_units::{Scheme, WorksAt};
 
 use super::complaint::Complaints;
+use super::link_sets;
 use super::mobile_tcp::MobileTcpSettings;
 use super::model::{Flow, LinkIndex, NodeIndex, NodeKind, Scenario};
 
@@ -92,10 +93,11 @@ impl Scenario {
         way
     }
 
-    /// Whether a link carries while `cell` serves.
+    /// Whether routes lead over a link while `cell` serves: of several links to one base over the first.
     pub fn serves(&self, link: LinkIndex, cell: Option<LinkIndex>) -> bool {
         let cells = self.handoff.as_ref().map(|h| h.cells.as_slice()).unwrap_or_default();
-        !cells.contains(&link) || cell == Some(link)
+        let carries = !cells.contains(&link) || cell == Some(link);
+        carries && !link_sets::is_aside(&self.link_sets, link)
     }
 }
 
@@ -186,6 +188,7 @@ fn stations(
 /// Complains about schemes whose places hold something else already.
 pub(crate) fn check(scenario: &Scenario, wrong: &mut Complaints) {
     find(scenario, wrong);
+    link_sets::check(scenario, wrong);
     for flow in &scenario.flows {
         let bases = scenario.nodes.iter().any(|n| n.kind == NodeKind::Base);
         if let Some(scheme) = flow.schemes.surrogate().filter(|_| !bases) {

@@ -11,6 +11,7 @@ use lasthop_units::{Bytes, Rate, Scheme};
 
 use super::complaint::Complaints;
 use super::file::{FlowFile, LinkFile, MeasureFile, ScenarioFile, SrpFile};
+use super::link_sets;
 use super::model::{
     Capture, End, Flow, FlowTcp, Link, LinkIndex, Measure, Node, NodeIndex, NodeKind, Scenario,
     Srp, SrpWindow, Traffic,
@@ -82,8 +83,9 @@ impl Builder<'_> {
         };
         let cells = file.handoff.as_ref().map(|h| (h, self.cells(h, &links)));
         let served = cells.and_then(|(_, cells)| cells);
+        let link_sets = link_sets::find(&nodes, &links, served.as_deref(), &mut self.wrong);
         if self.wrong.is_empty() {
-            topology::check(&nodes, &links, &flows, served.as_deref(), &mut self.wrong);
+            topology::check(&nodes, &links, &flows, served.as_deref(), &link_sets, &mut self.wrong);
         }
         let (measure, srp, rwc) = (measure?, srp?, rwc?);
         let scenario = Scenario {
@@ -95,6 +97,7 @@ impl Builder<'_> {
             end,
             headers: file.headers,
             nodes,
+            link_sets,
             flows,
             handoff,
             signals,

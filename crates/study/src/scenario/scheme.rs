@@ -74,6 +74,11 @@ impl Schemes {
         self.at(WorksAt::Mobile)
     }
 
+    /// Whether they use all links of a mobile that has several.
+    pub fn uses_several_links(self) -> bool {
+        self.iter().any(|scheme| scheme.traits().several_links)
+    }
+
     /// Their names with `+` between them; `none` if there is none.
     pub fn name(self) -> String {
         let names: Vec<&str> = self.iter().map(Scheme::name).collect();

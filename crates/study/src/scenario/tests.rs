@@ -313,7 +313,7 @@ fn mobile_tcp_is_refused_what_it_cannot_say() {
 
 #[test]
 fn names_that_are_none_of_a_list_get_the_list() {
-    let schemes = "none, split-tcp, i-tcp, srp, mobile-tcp, mobile-tcp-unsplit, snoop, \
+    let schemes = "none, split-tcp, i-tcp, srp, bond, mobile-tcp, mobile-tcp-unsplit, snoop, \
                    obtcp, delayed-dupacks, m-tcp, congestion-coherence, ebsn, fast-rtx-handoff, \
                    freeze, ll-freeze, atcp, rwc";
     let none = "scheme = \"none\"";
@@ -399,6 +399,60 @@ fn names_that_nobody_has_are_refused() {
         "handoff.cells",
         "does not end at the mobile",
         "",
+    );
+}
+
+#[test]
+fn a_mobile_with_several_links_says_which_one_a_scheme_uses() {
+    let second = "[link.dish]\nbetween = [\"phone\", \"east\"]\n\n[[flow]]";
+    let alone = GOOD.replacen("[[flow]]", second, 1).replacen(
+        "cells = [\"radio-east\", \"radio-west\"]",
+        "cells = [\"radio-east\"]",
+        1,
+    );
+    // Without the other base there is nothing to change to.
+    let alone = alone.replacen("[\"west\", \"phone\"]", "[\"west\", \"other\"]", 1);
+    let alone = alone.replacen(
+        "phone = \"mobile-host\"",
+        "other = \"fixed-host\"\nphone = { kind = \"mobile-host\" }",
+        1,
+    );
+    let naming = |links: &str| {
+        alone.replacen(
+            "kind = \"mobile-host\"",
+            &format!("kind = \"mobile-host\", links = {links}"),
+            1,
+        )
+    };
+    let found = problems(&alone);
+    assert_eq!((found.len(), found[0].key.as_str()), (1, "flow.0.scheme"), "{found:#?}");
+    let message = &found[0].message;
+    assert!(message.contains("none goes by one link, and `phone` uses 2: "), "{message}");
+    assert!(found[0].remedy.clone().unwrap_or_default().contains("`node.phone.links`"));
+    let bond = first(&good(&alone.replacen("scheme = \"none\"", "scheme = \"bond\"", 1)), 1);
+    let used = |scenario: &Scenario| {
+        let set = scenario.link_sets.first().expect("a set");
+        let name = |link: &LinkIndex| scenario.link(*link).name.clone();
+        (set.used.iter().map(name).collect::<Vec<_>>(), set.idle.len())
+    };
+    assert_eq!(used(&bond), (vec!["dish".to_owned(), "radio-east".to_owned()], 0));
+    let one = first(&good(&naming("[\"radio-east\"]")), 1);
+    assert_eq!(used(&one), (vec!["radio-east".to_owned()], 1));
+    for (links, message) in [
+        ("[\"dihs\"]", "there is no link `dihs`"),
+        ("[\"wire\"]", "link `wire` does not end at `phone`"),
+        ("[\"dish\", \"dish\"]", "names link `dish` twice"),
+    ] {
+        let found = problems(&naming(links));
+        assert_eq!(found[0].key, "node.phone.links", "{found:#?}");
+        assert!(found.iter().any(|p| p.message.contains(message)), "{found:#?}");
+    }
+    refuses(
+        "west = { kind = \"base\" }",
+        "west = { kind = \"base\", links = [\"wire\"] }",
+        "node.west.links",
+        "only a mobile host",
+        "mobile-host",
     );
 }
 

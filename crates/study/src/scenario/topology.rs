@@ -1,23 +1,26 @@
 //! Whether every packet has exactly one way to go.
 
 use super::complaint::Complaints;
+use super::link_sets::{LinkSet, is_aside};
 use super::model::{Flow, Link, LinkIndex, Node, NodeIndex};
 
 /// Complains about loops, doubled links and flows whose ends are not joined.
 ///
 /// Of the links that serve a mobile as its cells only one carries packets at a time, so that each
-/// cell is looked at alone.
+/// cell is looked at alone; of several links between a mobile host and one base the first.
 pub(crate) fn check(
     nodes: &[Node],
     links: &[Link],
     flows: &[Flow],
     cells: Option<&[LinkIndex]>,
+    link_sets: &[LinkSet],
     wrong: &mut Complaints,
 ) {
     let cells = cells.unwrap_or_default();
     let is_cell = |index: usize| cells.contains(&LinkIndex(index));
+    let stays = |index: usize| !is_cell(index) && !is_aside(link_sets, LinkIndex(index));
     let fixed: Vec<&Link> =
-        links.iter().enumerate().filter(|(i, _)| !is_cell(*i)).map(|(_, l)| l).collect();
+        links.iter().enumerate().filter(|(i, _)| stays(*i)).map(|(_, l)| l).collect();
     let mut wires = Forest::new(nodes.len());
     let mut sound = true;
     for (i, link) in fixed.iter().enumerate() {
@@ -34,6 +37,11 @@ pub(crate) fn check(
     }
     let mut seen = Vec::new();
     for &cell in cells {
+        if is_aside(link_sets, cell) {
+            // It is away for a while, and the way stays.
+            reach(nodes, flows, &mut wires.clone(), None, wrong);
+            continue;
+        }
         if seen.contains(&cell) {
             continue;
         }

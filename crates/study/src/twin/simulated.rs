@@ -66,6 +66,7 @@ pub fn scenario(cell: &Cell) -> Scenario {
         headers: Headers::Counted,
         nodes,
         links,
+        link_sets: Vec::new(),
         flows: vec![flow],
         handoff: cell.handoff(),
         signals: signals(cell),
@@ -94,7 +95,12 @@ fn atcp_of_kernels() -> AtcpSettings {
 
 /// Fixed host, base, mobile router if there is one, and mobile, in a row.
 fn topology(cell: &Cell) -> (Vec<ScenarioNode>, Vec<Link>) {
-    let node = |name: &str, kind| ScenarioNode { name: name.into(), kind, supervisor: false };
+    let node = |name: &str, kind| ScenarioNode {
+        name: name.into(),
+        kind,
+        supervisor: false,
+        links: Vec::new(),
+    };
     let mut nodes = vec![node("server", NodeKind::FixedHost), node("base", NodeKind::Base)];
     if cell.condition.has_router() {
         nodes.push(node("train", NodeKind::MobileRouter));

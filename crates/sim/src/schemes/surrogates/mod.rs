@@ -251,8 +251,8 @@ impl Surrogates {
     }
 
     /// Takes a packet of a mobile's hop.
-    pub(super) fn handle_hop(&mut self, packet: &mut Packet) {
-        if let Some(known) = self.sessions.mobiles.get_mut(&packet.src)
+    pub(super) fn handle_hop(&mut self, mobile: Ipv4Addr, packet: &mut Packet) {
+        if let Some(known) = self.sessions.mobiles.get_mut(&mobile)
             && !known.away
         {
             let lost = known.hop.handle_packet(self.now, packet);
@@ -518,7 +518,7 @@ impl Surrogates {
     }
 }
 
-/// Whose packets those between a base and a mobile are.
-fn ends(here: Ipv4Addr, there: Ipv4Addr) -> Ends {
-    Ends { here, there }
+/// Whose packets those between a base and a mobile are; its addresses tell the base by which link.
+fn ends(here: Ipv4Addr, there: Ipv4Addr) -> Ends<'static> {
+    Ends { here, there, beside: &[] }
 }

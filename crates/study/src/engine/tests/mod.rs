@@ -1,6 +1,7 @@
 mod beside;
 mod datagrams;
 mod edge;
+mod links;
 mod order;
 mod random;
 mod schemes;

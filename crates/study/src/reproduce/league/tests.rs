@@ -35,7 +35,7 @@ fn every_scheme_has_a_cell_under_every_condition() {
     assert_eq!(columns.into_iter().collect::<Vec<_>>(), conditions);
     for table in ["goodput", "timeouts", "delay", "overhead", "fairness", "upload-goodput"] {
         let cells = labels.iter().filter(|l| l.table == table).count();
-        assert_eq!(cells, Scheme::ALL.len() * conditions.len() * 2, "{table}");
+        assert_eq!(cells, Scheme::over_one_link().count() * conditions.len() * 2, "{table}");
     }
     for (table, kind) in [("call-mos", "voice"), ("call-lost", "voice"), ("quic-rate", "quic-like")]
     {
@@ -49,7 +49,7 @@ fn every_scheme_has_a_cell_under_every_condition() {
 fn a_scheme_is_not_applicable_only_where_it_is_refused() {
     for ground in &GROUNDS {
         let (before, list) = ground.sheet.text.split_once("scheme = [").unwrap();
-        for scheme in Scheme::ALL {
+        for scheme in Scheme::over_one_link() {
             let text = format!("{before}scheme = [\"{scheme}\"]\n");
             let accepted = Study::parse(Path::new("one.toml"), &text).is_ok_and(|study| {
                 let scenario = study.scenario(&study.points()[0], Seed::from_u64(1)).unwrap();
@@ -87,7 +87,7 @@ fn a_limit_is_what_the_radio_can_carry() {
 fn helpers_against_losses_beat_no_help_at_5_percent() {
     let league = league(2, &["goodput/reno/loss5%"]);
     let none = mean(&league, "goodput/reno/loss 5 %/none");
-    for scheme in Scheme::ALL.into_iter().filter(|s| repairs_losses(*s)) {
+    for scheme in Scheme::over_one_link().filter(|s| repairs_losses(*s)) {
         if scheme.traits().needs_mobile_router {
             continue;
         }

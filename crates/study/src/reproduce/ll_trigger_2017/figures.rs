@@ -100,7 +100,7 @@ pub(super) fn characteristics(content: &Content<'_>) -> Section {
         let encrypted = Entry::text(word(answers::works_encrypted(scheme)));
         Entry::row(scheme.name(), QUESTIONS.map(cell).into_iter().chain([encrypted]))
     };
-    let rows = Scheme::ALL.into_iter().filter(measured).map(row).collect();
+    let rows = Scheme::over_one_link().filter(measured).map(row).collect();
     let questions =
         QUESTIONS.map(|q| if q == answers::NODE { "changes to TCP on the way" } else { q });
     let head = head("scheme", questions.into_iter().chain(["encrypted payload"]));
