@@ -38,3 +38,12 @@ impl Parts for Contents {
         SmallVec::is_empty(self)
     }
 }
+
+/// What a path is to carry of what waits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Load {
+    /// Anything, and first what was lost.
+    All,
+    /// What is new of streams: what was lost is left to a path that brings it sooner.
+    New,
+}

@@ -5,10 +5,9 @@ use lasthop_wire::frame::{Frame, Writer};
 use smallvec::SmallVec;
 
 use super::Srp;
-use super::content::{Content, Contents};
+use super::content::{Content, Contents, Load};
 use super::pacer::Departure;
 use super::path::Path;
-use super::paths::Load;
 use super::recovery::{Fate, Purpose, Sent};
 use crate::clients::Hosts;
 use crate::lane::Again;

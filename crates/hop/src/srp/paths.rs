@@ -4,21 +4,13 @@ use lasthop_units::{Bytes, Rate, Time};
 use smallvec::SmallVec;
 
 use super::Srp;
+use super::content::Load;
 use super::path::Path;
 use super::rate::RateControl;
 use crate::path_id::{PATHS_MAX, PathId};
 
 /// What is lost goes by a path that is slower than the fastest by such a part of its time, too.
 const LITTLE_LATER: u32 = 2;
-
-/// What a path is to carry of what waits.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Load {
-    /// Anything, and first what was lost.
-    All,
-    /// What is new of streams: what was lost is left to a path that brings it sooner.
-    New,
-}
 
 impl Srp {
     /// There is another path to the peer, of which nothing is known. A ping measures it before it carries anything.

@@ -4,8 +4,8 @@ use lasthop_units::Time;
 
 use super::Srp;
 use super::close_state::CloseState;
+use super::content::Load;
 use super::path::Path;
-use super::paths::Load;
 use crate::transport::{CloseReason, Transport as _};
 
 /// What a timer is for.

@@ -2,31 +2,11 @@
 //! than one.
 
 use super::complaint::Complaints;
-use super::model::{Link, LinkIndex, Node, NodeIndex, NodeKind, Scenario};
+use super::model::{Link, LinkIndex, LinkSet, Node, NodeIndex, NodeKind, Scenario};
 use super::problem::suggest;
 
 /// As many links can one association use.
 const MOST_USED: usize = 8;
-
-/// The links of a mobile host that has several to one base.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct LinkSet {
-    /// Whose.
-    pub mobile: NodeIndex,
-    /// The base at the other end of each.
-    pub base: NodeIndex,
-    /// Those that it uses, one at least. Packets of a scheme that uses one link go by the first.
-    pub used: Vec<LinkIndex>,
-    /// The others, which carry nothing.
-    pub idle: Vec<LinkIndex>,
-}
-
-impl LinkSet {
-    /// Those of which routes know nothing: all but the first.
-    fn aside(&self) -> impl Iterator<Item = LinkIndex> {
-        self.used.iter().skip(1).chain(&self.idle).copied()
-    }
-}
 
 impl Scenario {
     /// The links of a mobile host, if it has several to one base.

@@ -46,13 +46,12 @@ use traces::Traces;
 use tree::{Node, Table, Value};
 
 pub use agents::AgentSettings;
-pub use link_sets::LinkSet;
 pub use mobile::{AtcpSettings, MobileSettings};
 pub use mobile_tcp::MobileTcpSettings;
 pub use model::Node as ScenarioNode;
 pub use model::{
-    Capture, End, Flow, FlowTcp, Handoff, HandoffMode, Headers, Link, LinkIndex, Measure, Move,
-    NodeIndex, NodeKind, Rwc, RwcChange, Scenario, Srp, SrpWindow, Traffic,
+    Capture, End, Flow, FlowTcp, Handoff, HandoffMode, Headers, Link, LinkIndex, LinkSet, Measure,
+    Move, NodeIndex, NodeKind, Rwc, RwcChange, Scenario, Srp, SrpWindow, Traffic,
 };
 pub use path::{PathHelp, Station};
 pub use problem::{Problem, ScenarioError};

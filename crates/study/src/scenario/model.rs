@@ -7,7 +7,6 @@ use lasthop_units::{Bytes, Duration, Rate, Seed, deserialize_duration};
 use serde::Deserialize;
 
 use super::agents::AgentSettings;
-use super::link_sets::LinkSet;
 use super::mobile::MobileSettings;
 use super::mobile_tcp::MobileTcpSettings;
 use super::scheme::Schemes;
@@ -167,6 +166,26 @@ impl Link {
     /// The other end, seen from `node`.
     pub fn far_end(&self, node: NodeIndex) -> NodeIndex {
         if self.ends[0] == node { self.ends[1] } else { self.ends[0] }
+    }
+}
+
+/// The links of a mobile host that has several to one base.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LinkSet {
+    /// Whose.
+    pub mobile: NodeIndex,
+    /// The base at the other end of each.
+    pub base: NodeIndex,
+    /// Those that it uses, one at least. Packets of a scheme that uses one link go by the first.
+    pub used: Vec<LinkIndex>,
+    /// The others, which carry nothing.
+    pub idle: Vec<LinkIndex>,
+}
+
+impl LinkSet {
+    /// Those of which routes know nothing: all but the first.
+    pub(crate) fn aside(&self) -> impl Iterator<Item = LinkIndex> {
+        self.used.iter().skip(1).chain(&self.idle).copied()
     }
 }
 

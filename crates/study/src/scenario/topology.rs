@@ -1,8 +1,8 @@
 //! Whether every packet has exactly one way to go.
 
 use super::complaint::Complaints;
-use super::link_sets::{LinkSet, is_aside};
-use super::model::{Flow, Link, LinkIndex, Node, NodeIndex};
+use super::link_sets::is_aside;
+use super::model::{Flow, Link, LinkIndex, LinkSet, Node, NodeIndex};
 
 /// Complains about loops, doubled links and flows whose ends are not joined.
 ///

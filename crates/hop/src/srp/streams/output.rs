@@ -9,8 +9,7 @@ use super::StreamSet;
 use super::send::ResetState;
 use super::stream::Stream;
 use crate::clients::Clients;
-use crate::srp::content::{Content, Contents, Piece};
-use crate::srp::paths::Load;
+use crate::srp::content::{Content, Contents, Load, Piece};
 
 /// A stream sends at most so much in one turn, and for about so long.
 const TURN_MAX: usize = 32 * 1024;
