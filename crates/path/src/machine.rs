@@ -69,7 +69,10 @@ fn of(scheme: Scheme, config: &AgentConfig, machines: &mut Vec<Machine>) -> Resu
         | Scheme::MobileTcp
         | Scheme::MobileTcpUnsplit
         | Scheme::Ebsn
-        | Scheme::FastRtxHandoff => {}
+        | Scheme::FastRtxHandoff
+        | Scheme::MptcpMinrtt
+        | Scheme::MptcpEcf
+        | Scheme::MptcpBlest => {}
         Scheme::Snoop => {
             let config = snoop::Config { connections, ..snoop::Config::modern() };
             machines.push(Snoop::new(config).into());

@@ -3,7 +3,8 @@
 //!
 //! A [`Connection`] works in sequence space and holds no bytes, so that a simulator can move bulk
 //! data without copying it. A [`Socket`] is a connection with its bytes. The answer to loss is a
-//! part of its own ([`response`]), and so is what a mobile end does at handoffs ([`mobility`]).
+//! part of its own ([`response`]), and so is what a mobile end does at handoffs ([`mobility`]). Several
+//! connections may be the subflows of one ([`multipath`]).
 
 #![no_std]
 
@@ -14,6 +15,7 @@ mod config;
 mod connection;
 mod ecn;
 pub mod mobility;
+pub mod multipath;
 mod receive;
 pub mod response;
 mod rtt;

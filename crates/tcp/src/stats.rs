@@ -70,6 +70,44 @@ pub struct Stats {
     pub rtt_samples: u64,
 }
 
+impl Stats {
+    /// What two connections did together.
+    pub(crate) const fn plus(&self, other: &Self) -> Self {
+        Self {
+            segments_sent: self.segments_sent + other.segments_sent,
+            data_segments_sent: self.data_segments_sent + other.data_segments_sent,
+            bytes_sent: self.bytes_sent + other.bytes_sent,
+            retransmits: self.retransmits + other.retransmits,
+            bytes_retransmitted: self.bytes_retransmitted + other.bytes_retransmitted,
+            fast_retransmits: self.fast_retransmits + other.fast_retransmits,
+            timeouts: self.timeouts + other.timeouts,
+            syn_timeouts: self.syn_timeouts + other.syn_timeouts,
+            spurious_timeouts: self.spurious_timeouts + other.spurious_timeouts,
+            bytes_acked: self.bytes_acked + other.bytes_acked,
+            segments_received: self.segments_received + other.segments_received,
+            data_segments_received: self.data_segments_received + other.data_segments_received,
+            bytes_received: self.bytes_received + other.bytes_received,
+            duplicate_segments_received: self.duplicate_segments_received
+                + other.duplicate_segments_received,
+            out_of_order_segments: self.out_of_order_segments + other.out_of_order_segments,
+            unacceptable_segments: self.unacceptable_segments + other.unacceptable_segments,
+            paws_rejected: self.paws_rejected + other.paws_rejected,
+            acks_sent: self.acks_sent + other.acks_sent,
+            dupacks_sent: self.dupacks_sent + other.dupacks_sent,
+            dupacks_received: self.dupacks_received + other.dupacks_received,
+            dupacks_discarded: self.dupacks_discarded + other.dupacks_discarded,
+            marks_received: self.marks_received + other.marks_received,
+            echo_cuts: self.echo_cuts + other.echo_cuts,
+            spared_losses: self.spared_losses + other.spared_losses,
+            bad_states: self.bad_states + other.bad_states,
+            challenge_acks_sent: self.challenge_acks_sent + other.challenge_acks_sent,
+            window_probes_sent: self.window_probes_sent + other.window_probes_sent,
+            zero_windows: self.zero_windows + other.zero_windows,
+            rtt_samples: self.rtt_samples + other.rtt_samples,
+        }
+    }
+}
+
 /// The state of a connection at one instant, for time series (MET).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Probe {

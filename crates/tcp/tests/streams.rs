@@ -332,6 +332,7 @@ fn garbage() -> impl Strategy<Value = Segment> {
                 sack,
                 eln: o.5,
                 cid: None,
+                multipath: None,
             },
             len,
         }

@@ -24,6 +24,8 @@ pub enum WorksAt {
     Mobile,
     /// At the mobile, between its flows.
     Windows,
+    /// At the TCP of both hosts.
+    Ends,
 }
 
 /// What a scheme needs and keeps: what the schemes table of the ll-trigger paper (Table I) asks, as
@@ -79,6 +81,13 @@ const PATH: Traits = Traits {
     needs_base: true,
     intermediate_node: true,
     reads_headers: true,
+    ..NOTHING
+};
+const MULTIPATH: Traits = Traits {
+    place: WorksAt::Ends,
+    changes_mobile: true,
+    changes_fixed: true,
+    several_links: true,
     ..NOTHING
 };
 const MOBILE: Traits =
@@ -214,6 +223,12 @@ schemes! {
     /// User priorities become receive windows.
     Rwc = "rwc", "priorities become windows", ["RWC"], ["rwc": AT_EITHER],
         Traits { place: WorksAt::Windows, uses_signals: false, ..MOBILE };
+    /// Multipath TCP between the two hosts (RFC 8684), a subflow by each link: the fastest that may send does.
+    MptcpMinrtt = "mptcp-minrtt", "the fastest subflow that may send", [], [], MULTIPATH;
+    /// The same, but what the fastest subflow would have sent sooner waits for it.
+    MptcpEcf = "mptcp-ecf", "earliest completion first", [], [], MULTIPATH;
+    /// The same, but a slower subflow leaves room in the shared window for the fastest.
+    MptcpBlest = "mptcp-blest", "room for the fastest subflow", [], [], MULTIPATH;
 }
 
 impl Scheme {

@@ -1,9 +1,11 @@
 //! TCP segments: what a header means (RFC 9293 section 3.1), and its bytes.
 
 mod bytes;
+mod multipath;
 mod rewrite;
 
 pub use bytes::{EmitError, ParseError};
+pub use multipath::{DataSignal, Mapping, Multipath};
 pub use rewrite::HeaderBytes;
 
 use core::fmt;
@@ -132,6 +134,8 @@ pub struct Options {
     /// What the half of an unsplit hop that sends this calls the connection; the other half takes it
     /// off (ALT-3). An experimental option (RFC 6994), of 6 bytes.
     pub cid: Option<u16>,
+    /// What a subflow of a multipath connection says of the whole (RFC 8684 section 3).
+    pub multipath: Option<Multipath>,
 }
 
 /// A segment without its payload.
@@ -181,7 +185,8 @@ impl Options {
     pub const MAX_LEN: u32 = 40;
 
     /// Bytes of the options as they are emitted, padded to a multiple of four: MSS 4, window scale
-    /// 3, SACK permitted 2, timestamps 10, loss notification 4, CID 6, SACK 2 and 8 for each block
+    /// 3, SACK permitted 2, timestamps 10, loss notification 4, CID 6, multipath 8 to 18,
+    /// SACK 2 and 8 for each block
     /// that [fits](Self::sack_that_fits). At most [`MAX_LEN`](Self::MAX_LEN).
     #[inline]
     pub fn len(&self) -> u32 {
@@ -217,6 +222,12 @@ impl Options {
         n += if self.timestamps.is_some() { 10 } else { 0 };
         n += if self.eln { 4 } else { 0 };
         n += if self.cid.is_some() { 6 } else { 0 };
+        n += self.multipath_that_fits(n).map_or(0, Multipath::len);
         n
+    }
+
+    /// Multipath's option, if the others leave room for it, which take so many bytes.
+    fn multipath_that_fits(&self, others: u32) -> Option<&Multipath> {
+        self.multipath.as_ref().filter(|multipath| others + multipath.len() <= Self::MAX_LEN)
     }
 }

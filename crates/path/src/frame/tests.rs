@@ -332,7 +332,8 @@ fn options() -> impl Strategy<Value = Options> {
     let rest = any::<(Option<u16>, Option<u8>, bool, Option<(u32, u32)>, bool, Option<u16>)>();
     (rest, 0..=4u32).prop_map(|((mss, window_scale, sack_permitted, stamps, eln, cid), blocks)| {
         let timestamps = stamps.map(|(value, echo)| Timestamps { value, echo });
-        Options { mss, window_scale, sack_permitted, timestamps, sack: sack(blocks), eln, cid }
+        let (sack, multipath) = (sack(blocks), None);
+        Options { mss, window_scale, sack_permitted, timestamps, sack, eln, cid, multipath }
     })
 }
 

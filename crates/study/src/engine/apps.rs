@@ -6,7 +6,7 @@ use core::net::SocketAddrV4;
 use lasthop_sim::net::App;
 use lasthop_sim::net::host::{Event, FlowId, Io, OutgoingDatagram};
 use lasthop_sim::net::traffic::{DatagramRecord, Record, Service, Span, Traffic as Play, Work};
-use lasthop_tcp::{Connection, Stats};
+use lasthop_tcp::Stats;
 use lasthop_units::{Bytes, Duration, LinkEvent, Time};
 
 use crate::scenario::Traffic;
@@ -84,19 +84,15 @@ impl Apps {
     }
 
     /// What the connection of a record did so far; `live` finds one that is not over.
-    pub(super) fn stats<'a>(
-        &self,
-        record: usize,
-        live: impl FnOnce(FlowId) -> Option<&'a Connection>,
-    ) -> Stats {
+    pub(super) fn stats(&self, record: usize, live: impl FnOnce(FlowId) -> Option<Stats>) -> Stats {
         let over = self.over.get(record).copied().flatten();
-        let live = || self.play.flow(record).and_then(live).map(|c| *c.stats());
+        let live = || self.play.flow(record).and_then(live);
         over.or_else(live).unwrap_or_default()
     }
 
     #[cold]
     fn keep_stats(&mut self, io: &Io<'_, '_>, flow: FlowId) {
-        let Some(stats) = io.connection(flow).map(|c| *c.stats()) else { return };
+        let Some(stats) = io.stats(flow) else { return };
         let count = self.play.records().count();
         if let Some(record) = (0..count).find(|i| self.play.flow(*i) == Some(flow)) {
             self.over.resize(count.max(self.over.len()), None);

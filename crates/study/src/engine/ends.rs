@@ -111,7 +111,7 @@ impl Running<'_> {
         let machine = self.network.node(self.nodes[node.0]);
         if let Some(host) = machine.host() {
             let (number, record) = host.app().record(port(flow), client)?;
-            return Some((record, host.app().stats(number, |id| host.connection(id))));
+            return Some((record, host.app().stats(number, |id| host.connection_stats(id))));
         }
         let Machine::Mobile(mobile) = machine else { return None };
         let (_, record) = mobile.app().record(port(flow), client)?;

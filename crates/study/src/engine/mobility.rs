@@ -2,7 +2,7 @@
 
 use lasthop_agent::edge::CoherentConfig;
 use lasthop_tcp::mobility::{Atcp, FastRetransmit, Freeze, Greet, LinkLayerFreeze, Mobility, Thaw};
-use lasthop_tcp::{Coherence, Config};
+use lasthop_tcp::{Algorithm, Coherence, Config};
 use lasthop_units::Scheme;
 
 use crate::scenario::{Flow, MobileSettings, NodeIndex, Scenario};
@@ -12,6 +12,10 @@ pub(super) fn helped(scenario: &Scenario, flow: &Flow, end: NodeIndex, config: C
     let mut config = config;
     if flow.schemes.contains(Scheme::CongestionCoherence) {
         config.ecn = true;
+    }
+    let said = if flow.from == end { &flow.tcp.from } else { &flow.tcp.to };
+    if flow.schemes.multipath().is_some() && said.variant.is_none() {
+        (config.algorithm, config.sack) = (Algorithm::Lia, true);
     }
     if scenario.mobile_end(flow) != Some(end) {
         return config;

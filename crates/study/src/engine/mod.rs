@@ -24,6 +24,7 @@ mod tcp;
 mod tests;
 mod transfer;
 mod watch;
+mod ways;
 
 use lasthop_units::{Duration, Seed, Time};
 

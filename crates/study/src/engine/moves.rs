@@ -20,7 +20,7 @@ use crate::scenario::{Handoff, LinkIndex, Move, NodeIndex, NodeKind, PathHelp, S
 const ADVERTISEMENT: Duration = Duration::from_secs(1);
 
 /// By node and owner of the address.
-type Routes = Vec<Vec<Option<LinkId>>>;
+pub(super) type Routes = Vec<Vec<Option<LinkId>>>;
 
 impl Running<'_> {
     /// Sets the routes of the beginning, and plans the moves and who hears of them.
@@ -41,6 +41,7 @@ impl Running<'_> {
                 self.network.set_route(self.nodes[node], address(owner), *link);
             }
         }
+        self.route_beside(&routes);
         let Some(handoff) = handoff else { return };
         for &idle in handoff.cells.iter().filter(|c| Some(**c) != cell) {
             self.switch(Time::ZERO, idle, false);

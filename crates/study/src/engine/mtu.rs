@@ -1,5 +1,7 @@
 //! The largest datagrams that paths carry.
 
+use lasthop_radio::RadioConfig;
+
 use crate::scenario::{Flow, LinkIndex, NodeIndex, Scenario};
 
 /// The largest datagram that every link which may carry the flow takes (LNK-3).
@@ -11,7 +13,16 @@ pub(super) fn path_mtu(scenario: &Scenario, flow: &Flow) -> u32 {
     let least = |cell: &Option<LinkIndex>| {
         least_mtu(scenario, flow.from, flow.to, |link| scenario.serves(link, *cell))
     };
-    cells.iter().map(least).min().unwrap_or(u32::MAX)
+    // Those of a mobile that several links serve go by any that it uses.
+    let set = scenario.mobile_end(flow).and_then(|mobile| scenario.link_set(mobile));
+    let used = set.into_iter().flat_map(|set| &set.used);
+    let used = used.map(|link| &scenario.link(*link).radio).map(least_of);
+    cells.iter().map(least).chain(used).min().unwrap_or(u32::MAX)
+}
+
+/// What a radio carries both ways.
+fn least_of(radio: &RadioConfig) -> u32 {
+    radio.up.mtu.min(radio.down.mtu)
 }
 
 /// What the wired half's path carries, from every base.
@@ -40,5 +51,5 @@ fn least_mtu(
 ) -> u32 {
     let way = scenario.way_along(from, to, usable);
     let links = way.into_iter().filter_map(|(_, link)| Some(&scenario.link(link?).radio));
-    links.map(|radio| radio.up.mtu.min(radio.down.mtu)).min().unwrap_or(u32::MAX)
+    links.map(least_of).min().unwrap_or(u32::MAX)
 }

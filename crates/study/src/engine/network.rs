@@ -5,11 +5,11 @@ use std::collections::VecDeque;
 use lasthop_radio::{Count, LinkStats};
 use lasthop_sim::measure::BufferMeter;
 use lasthop_sim::net::{self, Config, LinkId, Network, NodeId, SharedObserver, TapPoint};
-use lasthop_sim::schemes::{LinkBeside, MobileHop};
+use lasthop_sim::schemes::MobileHop;
 use lasthop_tcp::Probe;
-use lasthop_units::{Bytes, Seed, Time};
+use lasthop_units::{Bytes, Seed};
 
-use super::addresses::{address, address_by, port};
+use super::addresses::port;
 use super::build;
 use super::helped::{self, Helped};
 use super::machine::Machine;
@@ -81,34 +81,8 @@ impl<'a> Running<'a> {
             moves: scenario.handoff.iter().flat_map(|h| h.moves(seed)).collect(),
             transfers: VecDeque::new(),
         };
-        running.add_links_beside();
+        running.add_ways();
         Ok(running)
-    }
-
-    /// Gives mobiles the links that they use beside the first, with an address by each, and lets their bases
-    /// know.
-    fn add_links_beside(&mut self) {
-        for helped in &self.helped {
-            let (mobile, base) = (helped.mobile, helped.first_base());
-            let [mobile_node, base_node] = [mobile, base].map(|node| self.nodes[node.0]);
-            for (n, link) in helped.beside.iter().enumerate() {
-                let addr = address_by(mobile.0, n + 1);
-                let [from, to] = self.directions(*link, mobile);
-                if let Machine::Mobile(station) = self.network.node_mut(mobile_node) {
-                    station.add_link(Time::ZERO, LinkBeside { addr, link: from });
-                }
-                if let Machine::Base(station) = self.network.node_mut(base_node) {
-                    station.add_address(address(mobile.0), addr);
-                }
-                self.network.set_route(base_node, addr, Some(to));
-            }
-        }
-    }
-
-    /// A link of the network: from one of its ends, and to it.
-    fn directions(&self, link: LinkIndex, end: NodeIndex) -> [LinkId; 2] {
-        let [there, back] = self.link(link);
-        if self.scenario.link(link).ends[0] == end { [there, back] } else { [back, there] }
     }
 
     /// A node of the network.

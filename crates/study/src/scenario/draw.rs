@@ -32,19 +32,19 @@ pub(crate) fn corners(node: &Node) -> usize {
 /// # Errors
 ///
 /// Every draw that is not understood, with its place.
-pub(crate) fn resolve(
-    node: &mut Node,
-    source: &Source,
-) -> Result<Vec<(String, String)>, Vec<(Span, String)>> {
+pub(crate) fn resolve(node: &mut Node, source: &Source) -> Result<Drawn, Vec<(Span, String)>> {
     let mut found = Found::default();
     walk(node, source, &mut String::new(), &mut found);
     if found.wrong.is_empty() { Ok(found.drawn) } else { Err(found.wrong) }
 }
 
+/// Paths of random values, and what was drawn there.
+pub(crate) type Drawn = Vec<(String, String)>;
+
 /// What was drawn, and what could not be.
 #[derive(Default)]
 struct Found {
-    drawn: Vec<(String, String)>,
+    drawn: Drawn,
     wrong: Vec<(Span, String)>,
 }
 

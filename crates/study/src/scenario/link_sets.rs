@@ -113,8 +113,10 @@ fn named(
     found
 }
 
-/// Complains about schemes that cannot use all the links that their mobile uses.
+/// Complains about schemes that cannot use all the links that their mobile uses, and about those that use all
+/// beside others.
 pub(crate) fn check(scenario: &Scenario, wrong: &mut Complaints) {
+    multipath_alone(scenario, wrong);
     for set in scenario.link_sets.iter().filter(|set| set.used.len() > 1) {
         let mobile = &scenario.node(set.mobile).name;
         let name = |link: &LinkIndex| format!("`{}`", scenario.link(*link).name);
@@ -129,6 +131,33 @@ pub(crate) fn check(scenario: &Scenario, wrong: &mut Complaints) {
             );
             let remedy = format!("name the one with `node.{mobile}.links`, or use scheme `bond`");
             wrong.add(&["flow", &flow.name, "scheme"], message, remedy);
+        }
+    }
+}
+
+/// Multipath is a mobile's own, whatever a flow of it says, and carries no bytes.
+fn multipath_alone(scenario: &Scenario, wrong: &mut Complaints) {
+    for flow in scenario.flows.iter().filter(|f| f.schemes.multipath().is_some()) {
+        let path = ["flow", flow.name.as_str(), "scheme"];
+        let name = flow.schemes.name();
+        let Some(mobile) = scenario.mobile_end(flow) else {
+            let remedy = "give it scheme none, or let one end be fixed";
+            wrong.add(&path, format!("{name} helps one mobile end, and both are"), remedy);
+            continue;
+        };
+        let others = scenario.flows.iter().filter(|f| [f.from, f.to].contains(&mobile));
+        if let Some(other) = others.into_iter().find(|other| other.schemes != flow.schemes) {
+            let message = format!(
+                "{name} is for all connections of `{}`, and flow `{}` has {}",
+                scenario.node(mobile).name,
+                other.name,
+                other.schemes.name()
+            );
+            wrong.add(&path, message, "give both flows the same, or a mobile each");
+        }
+        if scenario.measure.bytes {
+            let message = format!("{name} carries lengths and no bytes");
+            wrong.add(&["measure", "bytes"], message, "leave it out, or take another scheme");
         }
     }
 }

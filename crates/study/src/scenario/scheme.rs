@@ -74,6 +74,11 @@ impl Schemes {
         self.at(WorksAt::Mobile)
     }
 
+    /// The one that makes both hosts' TCP multipath.
+    pub fn multipath(self) -> Option<Scheme> {
+        self.at(WorksAt::Ends)
+    }
+
     /// Whether they use all links of a mobile that has several.
     pub fn uses_several_links(self) -> bool {
         self.iter().any(|scheme| scheme.traits().several_links)

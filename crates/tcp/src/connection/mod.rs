@@ -13,6 +13,7 @@ mod open;
 mod output;
 mod recovery;
 mod snapshot;
+mod subflow;
 mod timers;
 
 use lasthop_stream::{HeldDupacks, Marks};

@@ -4,12 +4,14 @@
 //! is. AckFacts go in, the windows change.
 
 mod cubic;
+mod lia;
 mod reno;
 
 use lasthop_units::{Duration, Time};
 use serde::Deserialize;
 
 pub use cubic::Cubic;
+pub use lia::{Coupling, Lia};
 pub use reno::Reno;
 
 /// Which answer to loss a connection has.
@@ -26,6 +28,8 @@ pub enum Algorithm {
     Sack,
     /// CUBIC (RFC 9438), recovering as [`Sack`](Self::Sack).
     Cubic,
+    /// Windows of subflows that grow together (RFC 6356), recovering as [`Sack`](Self::Sack).
+    Lia,
 }
 
 /// How lost data is found and sent again once duplicate acknowledgements have reported a loss.
@@ -195,6 +199,7 @@ impl Windows {
 pub(crate) enum Control {
     Reno(Reno),
     Cubic(Cubic),
+    Lia(Lia),
 }
 
 macro_rules! each {
@@ -202,6 +207,7 @@ macro_rules! each {
         match $self {
             Control::Reno($part) => $call,
             Control::Cubic($part) => $call,
+            Control::Lia($part) => $call,
         }
     };
 }
@@ -214,6 +220,14 @@ impl Control {
             Algorithm::NewReno => Self::Reno(Reno(Repair::Partial)),
             Algorithm::Sack => Self::Reno(Reno(Repair::Sack)),
             Algorithm::Cubic => Self::Cubic(Cubic::default()),
+            Algorithm::Lia => Self::Lia(Lia::default()),
+        }
+    }
+
+    /// What the window grows by, of all subflows; nothing changes unless windows are linked.
+    pub(crate) fn set_coupling(&mut self, coupling: Option<Coupling>) {
+        if let Self::Lia(lia) = self {
+            lia.coupling = coupling;
         }
     }
 }

@@ -38,7 +38,7 @@ impl Way {
     }
 
     /// When the segment arrives, if it does.
-    fn send(&mut self, now: Time, segment: &Segment) -> Option<Time> {
+    pub fn send(&mut self, now: Time, segment: &Segment) -> Option<Time> {
         while self.in_queue.front().is_some_and(|t| *t <= now) {
             self.in_queue.pop_front();
         }

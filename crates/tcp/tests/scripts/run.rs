@@ -295,5 +295,6 @@ fn options(shape: &OptionShape) -> Options {
         sack,
         eln: shape.eln,
         cid: None,
+        multipath: None,
     }
 }

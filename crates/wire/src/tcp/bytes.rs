@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use etherparse::TcpSlice;
 use thiserror::Error;
 
-use super::{Flags, Options, SackBlocks, Segment, Seq, Timestamps};
+use super::{Flags, Multipath, Options, SackBlocks, Segment, Seq, Timestamps, multipath};
 use crate::ip::{Addresses, Protocol};
 
 /// Bytes of a header without options.
@@ -266,6 +266,10 @@ impl Options {
             out.put(&CID.to_be_bytes());
             out.put(&cid.to_be_bytes());
         }
+        // The padding and what was put are what the others take.
+        if let Some(multipath) = self.multipath_that_fits((out.len - padding) as u32) {
+            out.put(&multipath.emit()[..multipath.len() as usize]);
+        }
         if !sack.is_empty() {
             // At most 34.
             out.put(&[kind::SACK, sack_len as u8]);
@@ -319,6 +323,7 @@ impl Options {
             // Experiments share the kind: one of another length or number is somebody else's.
             kind::EXPERIMENT => self.eln |= value == ELN.to_be_bytes(),
             kind::EXPERIMENT_2 => self.cid = cid(value).or(self.cid),
+            multipath::KIND => self.multipath = Multipath::parse(value).or(self.multipath),
             _ => {}
         }
         Some(rest)
@@ -528,7 +533,8 @@ mod tests {
             for (start, end) in ranges {
                 sack.push(Seq(start), Seq(end));
             }
-            Options { mss, window_scale, sack_permitted, timestamps, sack, eln, cid }
+            let multipath = None;
+            Options { mss, window_scale, sack_permitted, timestamps, sack, eln, cid, multipath }
         })
     }
 

@@ -350,7 +350,8 @@ mod tests {
             ranges.into_iter().for_each(|(start, end)| {
                 sack.push(Seq(start), Seq(end));
             });
-            Options { mss, window_scale, sack_permitted, timestamps, sack, eln, cid }
+            let multipath = None;
+            Options { mss, window_scale, sack_permitted, timestamps, sack, eln, cid, multipath }
         })
     }
 

@@ -1,50 +1,16 @@
 //! A connection on a host: its machine, with or without bytes.
 
-use core::net::Ipv4Addr;
-
 use lasthop_tcp as tcp;
 use lasthop_units::{Bytes, LinkEvent, Time};
 use lasthop_wire::tcp::{Segment, Seq};
 
+use super::key::Key;
+use super::multipath::{Subflows, Ways};
 use super::{Content, Ending};
-use crate::net::{Body, Context, Datagram, Ecn, Payload};
+use crate::net::{Body, Context, Datagram, Ecn, Packet, Payload};
 
 /// Room for the longest segment's payload.
 pub(super) const LONGEST: usize = 1 << 16;
-
-/// Both ends of a connection, as its own host sees them: of each the address and the port in one
-/// word, which is quick to make and to compare.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(super) struct Key {
-    local: u64,
-    remote: u64,
-}
-
-#[inline]
-fn end((addr, port): (Ipv4Addr, u16)) -> u64 {
-    u64::from(addr.to_bits()) << 16 | u64::from(port)
-}
-
-impl Key {
-    #[inline]
-    pub(super) fn new(local: (Ipv4Addr, u16), remote: (Ipv4Addr, u16)) -> Self {
-        Self { local: end(local), remote: end(remote) }
-    }
-
-    #[inline]
-    pub(super) fn local_addr(&self) -> Ipv4Addr {
-        Ipv4Addr::from_bits((self.local >> 16) as u32)
-    }
-
-    #[inline]
-    pub(super) fn remote_addr(&self) -> Ipv4Addr {
-        Ipv4Addr::from_bits((self.remote >> 16) as u32)
-    }
-
-    pub(super) fn ports(&self) -> tcp::Ports {
-        tcp::Ports { local: self.local as u16, remote: self.remote as u16 }
-    }
-}
 
 /// A connection in its place.
 pub(super) struct Flow {
@@ -63,6 +29,8 @@ pub(super) struct Flow {
 pub(super) enum Machine {
     Virtual(Box<tcp::Connection>),
     Real(Box<tcp::Socket>),
+    /// Without bytes, by several paths.
+    Multipath(Box<Subflows>),
 }
 
 /// The same of whichever machine it is.
@@ -71,6 +39,10 @@ macro_rules! each {
         match $self {
             Self::Virtual($machine) => $call,
             Self::Real($machine) => $call,
+            Self::Multipath(subflows) => {
+                let $machine = &mut subflows.machine;
+                $call
+            }
         }
     };
 }
@@ -113,11 +85,62 @@ impl Machine {
         match self {
             Self::Virtual(connection) => connection,
             Self::Real(socket) => socket.connection(),
+            Self::Multipath(subflows) => subflows.first(),
+        }
+    }
+
+    /// What it did, on all of its paths.
+    pub(super) fn stats(&self) -> tcp::Stats {
+        match self {
+            Self::Multipath(subflows) => subflows.machine.stats(),
+            _ => *self.connection().stats(),
+        }
+    }
+
+    /// The ends of further subflows.
+    pub(super) fn further_keys(&self) -> &[Key] {
+        match self {
+            Self::Multipath(subflows) => subflows.keys.get(1..).unwrap_or_default(),
+            Self::Virtual(_) | Self::Real(_) => &[],
         }
     }
 
     #[inline]
-    pub(super) fn handle_segment(&mut self, now: Time, segment: &Segment, packet: &Datagram) {
+    pub(super) fn has_events(&self) -> bool {
+        match self {
+            Self::Multipath(subflows) => subflows.machine.has_events(),
+            _ => self.connection().has_events(),
+        }
+    }
+
+    /// Bytes that have arrived in order and were not consumed.
+    #[inline]
+    pub(super) fn readable(&self) -> Bytes {
+        match self {
+            Self::Multipath(subflows) => subflows.machine.readable(),
+            _ => self.connection().readable(),
+        }
+    }
+
+    /// There is room for a full segment.
+    #[inline]
+    pub(super) fn is_writable(&self) -> bool {
+        match self {
+            Self::Multipath(subflows) => {
+                subflows.machine.send_room() >= subflows.machine.segment_size()
+            }
+            _ => self.connection().send_room() >= self.connection().segment_size(),
+        }
+    }
+
+    #[inline]
+    pub(super) fn handle_segment(
+        &mut self,
+        now: Time,
+        key: Key,
+        segment: &Segment,
+        packet: &Datagram,
+    ) {
         let marked = packet.ecn == Ecn::Congested;
         match (self, packet.payload()) {
             (Self::Virtual(connection), _) => {
@@ -129,6 +152,9 @@ impl Machine {
             (Self::Real(socket), Payload::Virtual(_)) => {
                 socket.handle_segment_marked(now, segment, &[], marked);
             }
+            (Self::Multipath(subflows), _) => {
+                subflows.handle_segment(now, key, segment, marked);
+            }
         }
     }
 
@@ -138,16 +164,24 @@ impl Machine {
         &mut self,
         ctx: &mut Context<'_>,
         (key, encrypted): (&Key, bool),
+        ways: &Ways,
         scratch: &mut [u8],
     ) {
         let now = ctx.now();
-        let (src, dst) = (key.local_addr(), key.remote_addr());
+        let mut key = *key;
         loop {
             let outgoing = match self {
                 Self::Virtual(connection) => connection.poll_transmit(now),
                 Self::Real(socket) => socket.poll_outgoing(now, scratch),
+                Self::Multipath(subflows) => {
+                    subflows.machine.poll_transmit(now).map(|(at, out)| {
+                        key = subflows.keys.get(at).copied().unwrap_or(key);
+                        out
+                    })
+                }
             };
             let Some(outgoing) = outgoing else { break };
+            let (src, dst) = (key.local_addr(), key.remote_addr());
             let mut packet = ctx.packet(src, dst, Body::Tcp(outgoing.segment));
             packet.encrypted = encrypted;
             if outgoing.ecn_capable {
@@ -156,8 +190,7 @@ impl Machine {
             if matches!(self, Self::Real(_)) {
                 packet.set_bytes(&scratch[..outgoing.segment.len as usize]);
             }
-            // What a link does not take is lost, as in any network.
-            ctx.send(packet).ok();
+            send(ctx, ways, packet);
         }
     }
 
@@ -167,7 +200,10 @@ impl Machine {
 
     #[inline]
     pub(super) fn next_timeout(&self) -> Option<Time> {
-        self.connection().next_timeout()
+        match self {
+            Self::Multipath(subflows) => subflows.machine.next_timeout(),
+            _ => self.connection().next_timeout(),
+        }
     }
 
     pub(super) fn handle_timeout(&mut self, now: Time) {
@@ -175,23 +211,33 @@ impl Machine {
     }
 
     pub(super) fn handle_link_event(&mut self, now: Time, event: LinkEvent) {
-        each!(self, machine => machine.handle_link_event(now, event))
+        match self {
+            Self::Virtual(connection) => connection.handle_link_event(now, event),
+            Self::Real(socket) => socket.handle_link_event(now, event),
+            // Ordinary TCP listens to nobody.
+            Self::Multipath(_) => {}
+        }
     }
 
     pub(super) fn handle_bad_state(&mut self, now: Time) {
-        each!(self, machine => machine.handle_bad_state(now))
+        match self {
+            Self::Virtual(connection) => connection.handle_bad_state(now),
+            Self::Real(socket) => socket.handle_bad_state(now),
+            Self::Multipath(_) => {}
+        }
     }
 
     pub(super) fn write(&mut self, n: Bytes) -> Bytes {
         match self {
             Self::Virtual(connection) => connection.write(n),
             Self::Real(_) => Bytes::ZERO,
+            Self::Multipath(subflows) => subflows.machine.write(n),
         }
     }
 
     pub(super) fn write_bytes(&mut self, data: &[u8]) -> usize {
         match self {
-            Self::Virtual(_) => 0,
+            Self::Virtual(_) | Self::Multipath(_) => 0,
             Self::Real(socket) => socket.write(data),
         }
     }
@@ -208,11 +254,20 @@ impl Machine {
                 socket.consume(n);
                 Bytes::from(n)
             }
+            Self::Multipath(subflows) => {
+                let n = n.min(subflows.machine.readable());
+                subflows.machine.consume(n);
+                n
+            }
         }
     }
 
     pub(super) fn set_window_share(&mut self, share: Option<Bytes>) {
-        each!(self, machine => machine.set_window_share(share))
+        match self {
+            Self::Virtual(connection) => connection.set_window_share(share),
+            Self::Real(socket) => socket.set_window_share(share),
+            Self::Multipath(_) => {}
+        }
     }
 
     pub(super) fn finish(&mut self) {
@@ -222,4 +277,13 @@ impl Machine {
     pub(super) fn abort(&mut self) {
         each!(self, machine => machine.abort())
     }
+}
+
+/// Sends a packet by its own link, if its source is one of the host's further addresses; what a link does not
+/// take is lost, as in any network.
+fn send(ctx: &mut Context<'_>, ways: &Ways, packet: Packet) {
+    let _ = match ways.links.get(&packet.src) {
+        Some(link) => ctx.send_on(*link, packet),
+        None => ctx.send(packet),
+    };
 }

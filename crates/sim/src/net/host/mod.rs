@@ -2,17 +2,20 @@
 
 mod app;
 mod flow;
+mod key;
+mod multipath;
 mod sockets;
 mod stack;
 
 use core::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 
 use lasthop_tcp as tcp;
+use lasthop_tcp::multipath::Scheduler;
 use lasthop_units::{LinkEvent, Seed, Time};
 use lasthop_wire::agent;
 
 pub use app::{App, Ending, Event, Io, OutgoingDatagram};
-use flow::Key;
+use key::Key;
 pub use sockets::Sockets;
 use stack::Stack;
 
@@ -94,6 +97,23 @@ impl<A: App> Host<A> {
         self.stack.encrypt(port);
     }
 
+    /// Connections are multipath from now on, those that are opened to a peer with further ways and those that
+    /// such a peer opens.
+    pub fn use_multipath(&mut self, scheduler: Scheduler) {
+        self.stack.ways.scheduler = Some(scheduler);
+    }
+
+    /// There is another way to the peer that has this address: from one of this host's to another of the peer's.
+    /// Whoever opens a connection opens a subflow by each.
+    pub fn add_way(&mut self, peer: Ipv4Addr, (local, remote): (Ipv4Addr, Ipv4Addr)) {
+        self.stack.ways.further.entry(peer).or_default().push((local, remote));
+    }
+
+    /// The host has another address, and what it sends from there leaves by this link.
+    pub fn add_address(&mut self, addr: Ipv4Addr, link: LinkId) {
+        self.stack.ways.links.insert(addr, link);
+    }
+
     /// The application.
     pub fn app(&self) -> &A {
         &self.app
@@ -107,6 +127,11 @@ impl<A: App> Host<A> {
     /// A connection, to watch.
     pub fn connection(&self, flow: FlowId) -> Option<&tcp::Connection> {
         self.stack.connection(flow)
+    }
+
+    /// What a connection did, on all of its paths.
+    pub fn connection_stats(&self, flow: FlowId) -> Option<tcp::Stats> {
+        Sockets::stats(&self.stack, flow)
     }
 
     /// All connections, to watch.
@@ -124,7 +149,7 @@ impl<A: App> Host<A> {
         let key = Key::new((packet.dst, segment.dst_port), (packet.src, segment.src_port));
         if let Some(slot) = self.stack.find(key) {
             if let Some(Some(flow)) = self.stack.flows.get_mut(slot as usize) {
-                flow.machine.handle_segment(ctx.now(), segment, packet);
+                flow.machine.handle_segment(ctx.now(), key, segment, packet);
                 flow.dirty = true;
             }
             return Some(slot);
@@ -176,12 +201,17 @@ impl<A: App> Host<A> {
     /// Tells the application what happened, then sends what is due.
     fn attend(&mut self, ctx: &mut Context<'_>, slot: u32) {
         let Some(Some(flow)) = self.stack.flows.get_mut(slot as usize) else { return };
-        let closed = flow.machine.connection().has_events() && self.handle_events(ctx, slot);
+        let closed = flow.machine.has_events() && self.handle_events(ctx, slot);
         self.report_readiness(ctx, slot);
         let Some(Some(flow)) = self.stack.flows.get_mut(slot as usize) else { return };
         flow.dirty = false;
+        if !self.stack.ways.further.is_empty() {
+            self.stack.open_subflows(ctx.now(), slot);
+        }
+        let Stack { flows, ways, scratch, .. } = &mut self.stack;
+        let Some(Some(flow)) = flows.get_mut(slot as usize) else { return };
         let whose = (&flow.key, flow.encrypted);
-        flow.machine.transmit(ctx, whose, &mut self.stack.scratch);
+        flow.machine.transmit(ctx, whose, ways, scratch);
         if let Some(at) = flow.machine.next_timeout() {
             self.stack.hasten_timer(slot, at);
         }
@@ -235,9 +265,8 @@ impl<A: App> Host<A> {
     #[inline]
     fn report_readiness(&mut self, ctx: &mut Context<'_>, slot: u32) {
         let Some(Some(flow)) = self.stack.flows.get_mut(slot as usize) else { return };
-        let connection = flow.machine.connection();
-        let readable = connection.readable().get() > 0;
-        let writable = flow.blocked && connection.send_room() >= connection.segment_size();
+        let readable = flow.machine.readable().get() > 0;
+        let writable = flow.blocked && flow.machine.is_writable();
         if readable {
             let id = self.stack.id(slot);
             self.notify(ctx, id, Event::Readable);
@@ -284,7 +313,7 @@ impl<A: App> Node for Host<A> {
         if packet.tunnel.is_some() {
             self.stack.unwrap(&mut packet);
         }
-        if packet.tunnel.is_some() || packet.dst != self.stack.addr {
+        if packet.tunnel.is_some() || !self.stack.is_own(packet.dst) {
             self.stack.stats.stray += 1;
             return;
         }

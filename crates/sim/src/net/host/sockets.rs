@@ -53,6 +53,11 @@ pub trait Sockets {
     /// A connection, to watch.
     fn connection(&self, flow: FlowId) -> Option<&tcp::Connection>;
 
+    /// What a connection did, on all of its paths.
+    fn stats(&self, flow: FlowId) -> Option<tcp::Stats> {
+        self.connection(flow).map(|connection| *connection.stats())
+    }
+
     /// Keeps the window that a connection of TCP's advertises at or below `share`, without taking
     /// back what it has promised (RWC-6, RWC-9); none lifts it. Does nothing to a connection that a
     /// session carries.

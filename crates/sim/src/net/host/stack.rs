@@ -5,9 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use lasthop_tcp as tcp;
 use lasthop_units::{Bytes, LinkEvent, Stream, Time};
-use lasthop_wire::tcp::{Segment, Seq};
+use lasthop_wire::tcp::{Multipath as Says, Segment, Seq};
 
-use super::flow::{Flow, Key, LONGEST, Machine};
+use super::flow::{Flow, LONGEST, Machine};
+use super::key::Key;
+use super::multipath::{Subflows, Ways};
 use super::{Content, Ending, FlowId, HostStats, Sockets};
 use crate::net::timetable::Timetable;
 use crate::net::{Body, Context, IP_HEADER, Packet};
@@ -34,6 +36,7 @@ pub(super) struct Stack {
     listeners: BTreeMap<u16, (tcp::Config, Content)>,
     /// Ports of which connections are encrypted.
     encrypted: BTreeSet<u16>,
+    pub(super) ways: Ways,
     next_port: u16,
     iss: Stream,
     most_flows: usize,
@@ -57,6 +60,7 @@ impl Stack {
             dirty: Vec::new(),
             listeners: BTreeMap::new(),
             encrypted: BTreeSet::new(),
+            ways: Ways::default(),
             next_port: FIRST_PORT,
             iss,
             most_flows,
@@ -151,10 +155,20 @@ impl Stack {
         key: Key,
         segment: &Segment,
     ) -> Option<(FlowId, u16)> {
+        if self.accept_join(ctx.now(), key, segment) {
+            return None;
+        }
         let accepted = self.listeners.get(&segment.dst_port).copied().and_then(|listener| {
             let (config, content) = listener;
             let config = fitted(ctx, config, key.remote_addr());
             let iss = self.draw_iss();
+            let offered = segment.options.multipath.is_some() && content == Content::Virtual;
+            if let Some(scheduler) = self.ways.scheduler.filter(|_| offered) {
+                let numbers = (iss, self.draw_key());
+                let subflows =
+                    Subflows::accept(config, scheduler, (key, segment), numbers, ctx.now())?;
+                return Some(Machine::Multipath(Box::new(subflows)));
+            }
             Machine::accept((config, content), key.ports(), segment, iss, ctx.now())
         });
         if let Some(machine) = accepted {
@@ -168,6 +182,51 @@ impl Stack {
             ctx.send(packet).ok();
         }
         None
+    }
+
+    /// Whether the SYN of a stranger adds a subflow to a connection of this host's.
+    fn accept_join(&mut self, now: Time, key: Key, segment: &Segment) -> bool {
+        let Some(Says::Join(token)) = segment.options.multipath else { return false };
+        let iss = self.draw_iss();
+        let is_it = |flow: &Option<Flow>| match flow.as_ref().map(|flow| &flow.machine) {
+            Some(Machine::Multipath(subflows)) => subflows.machine.token() == token,
+            _ => false,
+        };
+        let Some(slot) = self.flows.iter().position(is_it) else { return false };
+        let Some(Some(Flow { machine: Machine::Multipath(subflows), .. })) =
+            self.flows.get_mut(slot)
+        else {
+            return false;
+        };
+        let joins = subflows.accept_join(key, segment, iss, now);
+        if joins {
+            self.by_key.insert(key, slot as u32);
+            self.mark(slot as u32);
+        }
+        joins
+    }
+
+    /// Adds the subflows of a connection that this host opened, once it can have them.
+    pub(super) fn open_subflows(&mut self, now: Time, slot: u32) {
+        let Self { flows, ways, by_key, iss, .. } = self;
+        let Some(Some(Flow { key, machine: Machine::Multipath(subflows), .. })) =
+            flows.get_mut(slot as usize)
+        else {
+            return;
+        };
+        let further = ways.further.get(&key.remote_addr()).filter(|_| subflows.opens);
+        let Some(further) = further else { return };
+        let ports = key.ports();
+        for (local, remote) in further {
+            let key = Key::new((*local, ports.local), (*remote, ports.remote));
+            if !by_key.contains_key(&key) && subflows.join(key, Seq(iss.next_u64() as u32), now) {
+                by_key.insert(key, slot);
+            }
+        }
+    }
+
+    fn draw_key(&mut self) -> u64 {
+        self.iss.next_u64()
     }
 
     fn draw_iss(&mut self) -> Seq {
@@ -216,6 +275,7 @@ impl Stack {
     pub(super) fn remove(&mut self, slot: u32) {
         if let Some(flow) = self.flows[slot as usize].take() {
             self.by_key.remove(&flow.key);
+            flow.machine.further_keys().iter().for_each(|key| _ = self.by_key.remove(key));
             self.last = None;
             self.generations[slot as usize] = self.generations[slot as usize].wrapping_add(1);
             self.free.push(slot);
@@ -263,6 +323,12 @@ impl Stack {
         }
     }
 
+    /// Whether an address is one of this host's.
+    #[inline]
+    pub(super) fn is_own(&self, addr: Ipv4Addr) -> bool {
+        addr == self.addr || self.ways.links.contains_key(&addr)
+    }
+
     /// Takes a packet out of a tunnel that ends here.
     pub(super) fn unwrap(&mut self, packet: &mut Packet) {
         if packet.tunnel.is_some_and(|tunnel| tunnel.dst == self.addr) {
@@ -287,7 +353,15 @@ impl Sockets for Stack {
         let key = self.free_key(remote)?;
         let config = fitted(ctx, config, remote.0);
         let iss = self.draw_iss();
-        let machine = Machine::connect(content, config, key.ports(), iss, ctx.now());
+        let multipath = self.ways.further.contains_key(&remote.0) && content == Content::Virtual;
+        let machine = match self.ways.scheduler.filter(|_| multipath) {
+            Some(scheduler) => {
+                let numbers = (iss, self.draw_key());
+                let subflows = Subflows::connect(config, scheduler, key, numbers, ctx.now());
+                Machine::Multipath(Box::new(subflows))
+            }
+            None => Machine::connect(content, config, key.ports(), iss, ctx.now()),
+        };
         self.stats.opened += 1;
         self.add(key, machine)
     }
@@ -313,12 +387,12 @@ impl Sockets for Stack {
     fn received(&self, id: FlowId) -> &[u8] {
         match self.flow(id).map(|flow| &flow.machine) {
             Some(Machine::Real(socket)) => socket.received(),
-            Some(Machine::Virtual(_)) | None => &[],
+            Some(Machine::Virtual(_) | Machine::Multipath(_)) | None => &[],
         }
     }
 
     fn readable(&self, id: FlowId) -> Bytes {
-        self.connection(id).map_or(Bytes::ZERO, tcp::Connection::readable)
+        self.flow(id).map_or(Bytes::ZERO, |flow| flow.machine.readable())
     }
 
     fn consume(&mut self, id: FlowId, n: Bytes) -> Bytes {
@@ -339,6 +413,10 @@ impl Sockets for Stack {
 
     fn connection(&self, id: FlowId) -> Option<&tcp::Connection> {
         self.flow(id).map(|flow| flow.machine.connection())
+    }
+
+    fn stats(&self, id: FlowId) -> Option<tcp::Stats> {
+        self.flow(id).map(|flow| flow.machine.stats())
     }
 
     fn set_window_share(&mut self, id: FlowId, share: Option<Bytes>) {

@@ -98,3 +98,88 @@ fn eight_links_are_used_and_nine_refused() {
     assert!(metric(&outcome, "l8.forward.packets") > 100.0);
     assert!(refusal(&with(9)).contains("node.phone.links: uses 9 links, more than the 8"));
 }
+
+/// The claims of RFC 6356, of Lim et al. 2017 and of Ferlin et al. 2016, between two hosts over the links of one: on
+/// equal links schedulers are alike and have both; on unlike ones, where memory is short, those that wait for the faster
+/// link have more than the one that does not.
+#[test]
+fn multipath_schedulers_are_as_their_papers_have_them() {
+    let schemes = ["mptcp-minrtt", "mptcp-ecf", "mptcp-blest"];
+    let goodputs = |rates: [&str; 2], delays: [&str; 2], buffer: &str| {
+        let text = format!(
+            r#"
+scheme = "SCHEME"
+duration = "40s"
+[node]
+server = "fixed-host"
+base = "base"
+phone = {{ kind = "mobile-host" }}
+[link.wire]
+between = ["server", "base"]
+rate = "100Mbit/s"
+delay = "1ms"
+[link.modem]
+between = ["base", "phone"]
+rate = "{}"
+delay = "{}"
+queue = "20 packets"
+[link.dish]
+between = ["base", "phone"]
+rate = "{}"
+delay = "{}"
+queue = "20 packets"
+[flow.it]
+from = "server"
+to = "phone"
+[tcp]
+receive-buffer = "{buffer}"
+send-buffer = "{buffer}"
+[measure]
+from = "5s"
+"#,
+            rates[0], delays[0], rates[1], delays[1]
+        );
+        schemes.map(|scheme| {
+            let outcome = run(&text.replace("SCHEME", scheme), 1);
+            metric(&outcome, "it.goodput_bps") / 1e6
+        })
+    };
+    let alike = goodputs(["5Mbit/s"; 2], ["20ms"; 2], "256KiB");
+    assert!(alike.iter().all(|mbps| (8.5..10.0).contains(mbps)), "{alike:?}");
+    let [min_rtt, ecf, blest] = goodputs(["10Mbit/s", "1Mbit/s"], ["10ms", "100ms"], "96KiB");
+    assert!(ecf > 1.3 * min_rtt && blest > 1.3 * min_rtt, "{min_rtt} {ecf} {blest}");
+    let [min_rtt, ecf, blest] = goodputs(["10Mbit/s", "1Mbit/s"], ["10ms", "100ms"], "4MiB");
+    assert!([min_rtt, ecf, blest].iter().all(|mbps| *mbps > 9.7), "{min_rtt} {ecf} {blest}");
+}
+
+/// A file arrives whole by several links, either way, and the connection ends.
+#[test]
+fn multipath_files_arrive() {
+    for scheme in ["mptcp-minrtt", "mptcp-ecf", "mptcp-blest"] {
+        for (from, to) in [("server", "phone"), ("phone", "server")] {
+            let text = by(scheme, "\"modem\", \"dish\"")
+                .replace("duration = \"25s\"", "give-up = \"300s\"")
+                .replace("from = \"server\"\nto = \"phone\"", &format!("from = \"{from}\"\nto = \"{to}\"\ntraffic = {{ file = {{ size = \"20MB\" }} }}"))
+                .replace("from = \"10s\"", "from = \"0s\"");
+            let outcome = run(&text, 1);
+            assert!(outcome.completed, "{scheme} to {to}");
+            assert_eq!(metric(&outcome, "it.received_bytes"), 20e6, "{scheme} to {to}");
+            let both = ["dish", "modem"].map(|link| {
+                metric(&outcome, &format!("{link}.forward.bytes"))
+                    + metric(&outcome, &format!("{link}.backward.bytes"))
+            });
+            assert!(both.iter().all(|bytes| *bytes > 1e6), "{scheme} to {to}: {both:?}");
+        }
+    }
+}
+
+/// What a scheme cannot do beside others is told.
+#[test]
+fn multipath_is_a_mobiles_own() {
+    let other =
+        "[flow.besides]\nfrom = \"server\"\nto = \"phone\"\nscheme = \"mptcp-ecf\"\n[agent]";
+    let text = by("mptcp-minrtt", "\"modem\"").replace("[agent]", other);
+    assert!(refusal(&text).contains("is for all connections of `phone`"), "{}", refusal(&text));
+    let text = by("mptcp-ecf", "\"modem\"").replace("[measure]", "[measure]\nbytes = true");
+    assert!(refusal(&text).contains("carries lengths and no bytes"), "{}", refusal(&text));
+}
