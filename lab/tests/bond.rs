@@ -163,3 +163,26 @@ fn an_interface_goes_and_comes_back_elsewhere() {
     let (alone, after) = (goodput(&received, down), goodput(&received, back));
     assert!(alone > 13.0 && after > alone + 4.0, "{alone} and then {after} Mbit/s");
 }
+
+/// Where links are found by their default routes, one that comes later is used too.
+#[test]
+fn links_are_found() {
+    let radios = [radio(20, 20, 0.0), radio(10, 20, 0.0)];
+    let how = (Direction::Download, Family::V4);
+    let Some(mut scene) = Scene::start(radios, vec!["auto".to_owned()], how) else { return };
+    scene.run(Duration::from_secs(3));
+    let both = scene.run(Duration::from_secs(3));
+    let elsewhere =
+        "link set dev radio1 down\nlink set dev radio1 name late0\nlink set dev late0 up\n";
+    scene.bond.lab.mobile.ip(elsewhere).unwrap();
+    let alone = scene.run(Duration::from_secs(3));
+    let route = "route add default via 10.0.3.1 dev late0 metric 3000\n";
+    scene.bond.lab.mobile.ip(route).unwrap();
+    scene.run(Duration::from_secs(3));
+    let later = scene.run(Duration::from_secs(3));
+    let expected = [(RADIO, true), ("radio1", false), ("late0", true)];
+    assert_eq!(scene.paths(), expected.map(|(name, answers)| (name.to_owned(), answers)));
+    let received = scene.end();
+    let got = [both, alone, later].map(|time| goodput(&received, time));
+    assert!(got[0] > 22.0 && (13.0..21.0).contains(&got[1]) && got[2] > 22.0, "{got:?} Mbit/s");
+}

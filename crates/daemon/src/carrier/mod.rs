@@ -97,7 +97,17 @@ pub(crate) trait Carrier: Send {
         link.to_string()
     }
 
-    /// A link's interface may be another of the same name, or have come only now.
+    /// There is another link, of this name and interface; the events of its socket `n` come back with `keys(n)`.
+    fn add_link(
+        &mut self,
+        _turn: &mut Turn<'_>,
+        _name: &str,
+        _interface: &str,
+        _keys: &mut dyn FnMut(usize) -> Key,
+    ) {
+    }
+
+    /// A link's interface may be another of the same name, have come only now, or be gone.
     fn renew(&mut self, _turn: &mut Turn<'_>, _link: usize) {}
 
     /// The network's next error for datagrams to `peer`.

@@ -147,6 +147,8 @@ pub(crate) struct Udp {
     sockets: Vec<Option<Socket>>,
     /// How those are opened that are to reach every address.
     openings: Vec<Opening>,
+    /// What sockets of further links are marked with.
+    mark: Option<u32>,
     batch: Batch,
     event: Option<(usize, LinkEvent)>,
 }
@@ -168,6 +170,11 @@ struct Opening {
 }
 
 impl Opening {
+    fn new(name: &str, interface: Option<&str>, mark: Option<u32>) -> Self {
+        let (name, interface) = (name.to_owned(), interface.map(str::to_owned));
+        Self { name, interface, mark, key: None, at: Time::NEVER, told: false }
+    }
+
     fn open(&self, turn: &mut Turn<'_>, key: Key) -> io::Result<Socket> {
         let socket = Socket::anywhere(self.interface.as_deref())?;
         if let Some(mark) = self.mark {
@@ -209,7 +216,7 @@ impl Udp {
 
     fn over(sockets: Vec<Socket>) -> Self {
         let sockets = sockets.into_iter().map(Some).collect();
-        Self { sockets, openings: Vec::new(), batch: Batch::new(), event: None }
+        Self { sockets, openings: Vec::new(), mark: None, batch: Batch::new(), event: None }
     }
 
     /// One socket that reaches every address, of IPv4 alone where there is no IPv6. It receives what the
@@ -232,17 +239,12 @@ impl Udp {
     }
 
     fn opening(links: &[(&str, Option<&str>)], mark: Option<u32>) -> Self {
-        let opening = |(name, interface): &(&str, Option<&str>)| Opening {
-            name: (*name).to_owned(),
-            interface: interface.map(str::to_owned),
-            mark,
-            key: None,
-            at: Time::NEVER,
-            told: false,
-        };
+        let opening =
+            |(name, interface): &(&str, Option<&str>)| Opening::new(name, *interface, mark);
         Self {
             sockets: links.iter().map(|_| None).collect(),
             openings: links.iter().map(opening).collect(),
+            mark,
             ..Self::over(Vec::new())
         }
     }
@@ -377,6 +379,20 @@ impl Carrier for Udp {
 
     fn link_name(&self, link: usize) -> String {
         self.openings.get(link).map(|opening| opening.name.clone()).unwrap_or_default()
+    }
+
+    fn add_link(
+        &mut self,
+        turn: &mut Turn<'_>,
+        name: &str,
+        interface: &str,
+        keys: &mut dyn FnMut(usize) -> Key,
+    ) {
+        let n = self.sockets.len();
+        let opening = Opening::new(name, Some(interface), self.mark);
+        self.openings.push(Opening { key: Some(keys(n)), ..opening });
+        self.sockets.push(None);
+        self.open(turn, n);
     }
 
     fn renew(&mut self, turn: &mut Turn<'_>, link: usize) {

@@ -403,6 +403,15 @@ where
         }
     }
 
+    fn add_link(&mut self, turn: &mut Turn<'_>, name: &str, interface: &str) {
+        self.now = turn.now;
+        let sockets = &mut self.sockets;
+        self.carrier.add_link(turn, name, interface, &mut |n| sockets.insert(n));
+        if let Some(base) = self.known_base() {
+            self.tell_base(turn.now, base);
+        }
+    }
+
     fn roam(&mut self, turn: &mut Turn<'_>, link: usize) {
         self.now = turn.now;
         self.carrier.renew(turn, link);
@@ -411,6 +420,10 @@ where
 
     fn handle_link_event(&mut self, turn: &mut Turn<'_>, link: usize, event: LinkEvent) {
         self.now = turn.now;
+        if event == LinkEvent::Down {
+            // Its interface may be gone, or have another name.
+            self.carrier.renew(turn, link);
+        }
         self.machine.handle_link_event(turn.now, path_of(link), event);
     }
 

@@ -32,6 +32,9 @@ pub(crate) trait MobileHop: Hop<Id = ()> {
     /// Our address by a link may be another: sends something at once, by which the base learns it.
     fn roam(&mut self, _turn: &mut Turn<'_>, _link: usize) {}
 
+    /// There is another link, of this name and interface.
+    fn add_link(&mut self, _turn: &mut Turn<'_>, _name: &str, _interface: &str) {}
+
     /// Takes an event of a link below.
     fn handle_link_event(&mut self, _turn: &mut Turn<'_>, _link: usize, _event: LinkEvent) {}
 

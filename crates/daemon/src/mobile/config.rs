@@ -254,7 +254,8 @@ role_settings! {
         /// Interfaces that are used together, [tables](#links).
         #[arg(skip)]
         pub links: Vec<LinkFile>,
-        /// Use these interfaces together, with commas between, whatever the routes are.
+        /// Use these interfaces together, with commas between, whatever the routes are; `auto` for each that has a
+        /// default route, now or later.
         #[flag(long = "links", value_name = "INTERFACE,...", value_delimiter = ',')]
         #[key(skip)]
         pub link_names: Vec<String>,
@@ -390,6 +391,8 @@ pub struct MobileConfig {
     pub handoff: HandoffFile,
     /// Interfaces that are used together; where there are none, routes decide.
     pub links: Vec<LinkConfig>,
+    /// Every interface with a default route is used beside them.
+    pub all_links: bool,
     /// The file with the mobile's key; `None` without a seal.
     pub key: Option<PathBuf>,
     /// Addresses on which SOCKS5 and HTTP CONNECT are served.
@@ -485,8 +488,9 @@ impl TryFrom<MobileFile> for MobileConfig {
         let mut link_files = file.links;
         let by_flag = file.link_names.into_iter();
         link_files.extend(by_flag.map(|interface| LinkFile { interface, name: None }));
-        let links = links::from_files(link_files)?;
-        if !links.is_empty() && (hop != HopKind::Srp || bases.iter().any(on_ethernet)) {
+        let uses_links = !link_files.is_empty();
+        let (links, all_links) = links::from_files(link_files)?;
+        if uses_links && (hop != HopKind::Srp || bases.iter().any(on_ethernet)) {
             let why = "`[[links]]` are of hop = \"srp\" over UDP: nothing else has several paths";
             return Err(config::contradiction(why));
         }
@@ -498,6 +502,7 @@ impl TryFrom<MobileFile> for MobileConfig {
             bases,
             handoff: file.handoff,
             links,
+            all_links,
             proxy,
             connect,
             connections: file.limits.connections(),
@@ -590,9 +595,14 @@ mod tests {
         let got = read(&format!("{hop}{w0}name = \"modem\"\n{w1}")).unwrap().links;
         let got: Vec<_> = got.iter().map(|l| (l.name.as_str(), l.interface.as_str())).collect();
         assert_eq!(got, [("modem", "w0"), ("w1", "w1")]);
+        let auto = link("auto");
+        let got = read(&format!("{hop}{w0}{auto}")).unwrap();
+        assert!(got.links.len() == 1 && got.all_links);
         for (text, said) in [
             (format!("{hop}{w0}{w0}"), "w0: `interface` stands there twice"),
             (format!("{hop}{w0}name = \"w1\"\n{w1}"), "w1: `name`"),
+            (format!("{hop}{auto}name = \"w1\"\n"), "`auto` stands there once, and has no `name`"),
+            (format!("{hop}{auto}{auto}"), "`auto` stands there once"),
             (format!("{hop}{}", link("")), "`` is no interface's name"),
             (format!("{hop}{}", link("much-too-long-for-one")), "much-too-long-for-one"),
             (

@@ -12,6 +12,7 @@ use lasthop_kernel::mac::Mac;
 use lasthop_units::{Seed, Time};
 
 use super::config::{Candidate, MobileConfig};
+use super::links::LinkConfig;
 use super::{packets, udp_associations};
 use crate::carrier::ether::{Ether, Framing};
 use crate::carrier::udp::Udp;
@@ -46,6 +47,11 @@ impl HopFactory {
         seed: Seed,
     ) -> Self {
         Self { config, keys, psks, seed, made: 0, wall: clock::wall_nanos() }
+    }
+
+    /// A link that is used from now on, too.
+    pub(super) fn add_link(&mut self, link: LinkConfig) {
+        self.config.links.push(link);
     }
 
     /// Makes a hop to a base.
@@ -103,10 +109,8 @@ impl HopFactory {
         let (is_v4, mark) = (host.parse::<Ipv4Addr>().is_ok(), self.mark());
         let links =
             self.config.links.iter().map(|link| (link.name.as_str(), link.interface.as_str()));
-        let carrier = match self.config.links.is_empty() {
-            true => Udp::anywhere(mark),
-            false => Udp::by_links(links, mark),
-        };
+        let by_links = self.config.all_links || !self.config.links.is_empty();
+        let carrier = if by_links { Udp::by_links(links, mark) } else { Udp::anywhere(mark) };
         BaseCarrier { carrier: Box::new(carrier), passage: Passage::udp(!is_v4), peer: None }
     }
 

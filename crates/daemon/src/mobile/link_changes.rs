@@ -4,6 +4,7 @@ use lasthop_kernel::turn::Turn;
 use lasthop_units::LinkEvent;
 
 use super::handoff::LINGER;
+use super::links::LinkConfig;
 use super::network::NetworkChanges;
 use super::{Core, MobileHop, MobileRole};
 use crate::carrier::udp::local_towards;
@@ -17,9 +18,9 @@ impl MobileRole {
         let changes = self.network.poll();
         if changes.path {
             self.update_signal_interface(core);
-            match self.links.is_empty() {
-                true => self.follow_path(core, &changes),
-                false => self.follow_links(core),
+            match self.links.are_used() {
+                true => self.follow_links(core),
+                false => self.follow_path(core, &changes),
             }
             self.follow_carrier(core);
         }
@@ -56,10 +57,28 @@ impl MobileRole {
 
     /// Links have come, are lost, or have other addresses.
     fn follow_links(&mut self, core: &mut Core) {
+        for link in self.find_links() {
+            for part in self.stations.iter().filter_map(|station| station.part) {
+                let (hop, mut turn) = core.turn();
+                hop.with(&mut turn, part, |hop, turn| {
+                    hop.add_link(turn, &link.name, &link.interface)
+                });
+            }
+        }
         for (link, down) in self.links.poll(&self.network) {
             tracing::info!(link = self.links.name(link), down, "a link has changed");
             self.notify_link(core, None, Some(link), down);
         }
+    }
+
+    /// Interfaces that have become links; hops that are made from now on use them.
+    pub(super) fn find_links(&mut self) -> Vec<LinkConfig> {
+        let found = self.links.find(&self.network);
+        for link in &found {
+            tracing::info!(link = link.name, "a link was found");
+            self.factory.add_link(link.clone());
+        }
+        found
     }
 
     /// A link is down, or is there, perhaps with another address: to all bases, or to those that are near on an interface.

@@ -9,11 +9,14 @@ use crate::config::ConfigError;
 /// An interface's name has at most so many bytes (IFNAMSIZ less the zero behind it).
 const INTERFACE_MAX: usize = 15;
 
+/// Instead of an interface's name: those that have a default route.
+const AUTO: &str = "auto";
+
 settings! {
     entry
     /// One of the `[[links]]`.
     pub struct LinkFile {
-        /// The interface. It need not be there yet.
+        /// The interface. It need not be there yet. `auto` is each that has a default route, now or later.
         pub interface: String,
         /// What commands and reports call it; the interface's name, if nothing is said.
         pub name: Option<String>,
@@ -29,14 +32,21 @@ pub struct LinkConfig {
     pub interface: String,
 }
 
-/// The `[[links]]`, each of which must be known from the others.
-pub(super) fn from_files(files: Vec<LinkFile>) -> Result<Vec<LinkConfig>, ConfigError> {
+/// The `[[links]]`, each of which must be known from the others, and whether all that have a default route are used.
+pub(super) fn from_files(files: Vec<LinkFile>) -> Result<(Vec<LinkConfig>, bool), ConfigError> {
     let wrong = |why: String| Err(ConfigError::Contradiction(format!("`[[links]]`: {why}")));
     if files.len() > PATHS_MAX {
         return wrong(format!("{} are too many; at most {PATHS_MAX}", files.len()));
     }
-    let mut links: Vec<LinkConfig> = Vec::new();
+    let (mut links, mut all): (Vec<LinkConfig>, _) = (Vec::new(), false);
     for LinkFile { interface, name } in files {
+        if interface == AUTO {
+            if all || name.is_some() {
+                return wrong(format!("`{AUTO}` stands there once, and has no `name`"));
+            }
+            all = true;
+            continue;
+        }
         let name = name.unwrap_or_else(|| interface.clone());
         if interface.is_empty() || interface.len() > INTERFACE_MAX {
             return wrong(format!("`{interface}` is no interface's name"));
@@ -49,7 +59,7 @@ pub(super) fn from_files(files: Vec<LinkFile>) -> Result<Vec<LinkConfig>, Config
         }
         links.push(LinkConfig { name, interface });
     }
-    Ok(links)
+    Ok((links, all))
 }
 
 /// A link, and where it was when it was last looked at.
@@ -59,37 +69,62 @@ struct Link {
     place: Option<Place>,
 }
 
-/// All of them, in their order; none where the kernel's routes decide.
-pub(super) struct Links(Vec<Link>);
+/// All of them, in their order.
+pub(super) struct Links {
+    all: Vec<Link>,
+    /// Every interface with a default route is one, but for this, by which packets come that are to cross the hop.
+    found: Option<String>,
+}
 
 impl Links {
-    pub(super) fn new(links: &[LinkConfig]) -> Self {
+    /// These, and with `found` others, but for the interface of that name.
+    pub(super) fn new(links: &[LinkConfig], found: Option<String>) -> Self {
         let link = |config: &LinkConfig| Link { config: config.clone(), place: None };
-        Self(links.iter().map(link).collect())
+        Self { all: links.iter().map(link).collect(), found }
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+    /// Links decide where datagrams leave, and not the kernel's routes.
+    pub(super) fn are_used(&self) -> bool {
+        self.found.is_some() || !self.all.is_empty()
     }
 
     pub(super) fn len(&self) -> usize {
-        self.0.len()
+        self.all.len()
+    }
+
+    /// Interfaces that have become links, if links are found.
+    pub(super) fn find(&mut self, network: &Network) -> Vec<LinkConfig> {
+        let Some(own) = &self.found else { return Vec::new() };
+        let mut new = Vec::new();
+        for interface in network.outlets() {
+            if interface == *own || self.position(&interface).is_some() {
+                continue;
+            }
+            if self.all.len() == PATHS_MAX {
+                tracing::debug!(interface, "a link too many: {PATHS_MAX} are used");
+                break;
+            }
+            let config = LinkConfig { name: interface.clone(), interface };
+            self.all.push(Link { config: config.clone(), place: None });
+            new.push(config);
+        }
+        new
     }
 
     /// What people call a link.
     pub(super) fn name(&self, link: usize) -> &str {
-        self.0.get(link).map_or("", |link| &link.config.name)
+        self.all.get(link).map_or("", |link| &link.config.name)
     }
 
     /// The link of an interface.
     pub(super) fn position(&self, interface: &str) -> Option<usize> {
-        self.0.iter().position(|link| link.config.interface == interface)
+        self.all.iter().position(|link| link.config.interface == interface)
     }
 
     /// What is not as it was when it was last looked at, and whether it carries nothing now.
     pub(super) fn poll(&mut self, network: &Network) -> Vec<(usize, bool)> {
         let mut changes = Vec::new();
-        for (n, link) in self.0.iter_mut().enumerate() {
+        for (n, link) in self.all.iter_mut().enumerate() {
             let place = network.place(&link.config.interface);
             if link.place.as_ref() != Some(&place) {
                 changes.push((n, place.is_down()));

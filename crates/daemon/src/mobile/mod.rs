@@ -250,7 +250,8 @@ impl MobileRole {
         let signal = Signal::new(config.signal.clone());
         let priorities = ProgramPriorities::new(config.priority.clone(), config.connections);
         let udp = UdpAssociations::new(&config);
-        let links = Links::new(&config.links);
+        let own = || config.tun.as_ref().map_or_else(String::new, |tun| tun.name.clone());
+        let links = Links::new(&config.links, config.all_links.then(own));
         Self {
             config,
             listeners,
@@ -321,6 +322,10 @@ impl Role for MobileRole {
             way.watch(&mut core.reactor)?;
         }
         self.network.watch(&mut core.reactor, Source::Listener(NETWORK))?;
+        if !self.find_links().is_empty() {
+            // The first hop knows of none.
+            self.first = None;
+        }
         self.signal.watch(&mut core.reactor, Source::Listener(SIGNAL))?;
         self.update_signal_interface(core);
         self.priorities.watch(&mut core.reactor, Source::Listener(PROGRAMS))?;

@@ -35,6 +35,8 @@ impl NetworkChanges {
 /// Where an interface is: what may change below a link.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Place {
+    /// There is one of its name.
+    exists: bool,
     /// Its number; `None` if it carries nothing.
     index: Option<u32>,
     addresses: Vec<IpAddr>,
@@ -123,11 +125,25 @@ impl Network {
         Some(interfaces.find(|i| i.name == interface && i.works())?.index)
     }
 
+    /// The names of interfaces that have a default route, each once.
+    pub(super) fn outlets(&self) -> Vec<String> {
+        let routes = self.monitor.iter().flat_map(Monitor::default_routes);
+        let mut names: Vec<String> = Vec::new();
+        for name in routes.filter_map(|route| route.interface.as_ref()) {
+            if !names.contains(name) {
+                names.push(name.clone());
+            }
+        }
+        names
+    }
+
     /// Where an interface is.
     pub(super) fn place(&self, interface: &str) -> Place {
         let index = self.index(interface);
+        let mut interfaces = self.monitor.iter().flat_map(Monitor::interfaces);
+        let exists = interfaces.any(|i| i.name == interface);
         let of = |index| self.monitor.iter().flat_map(move |monitor| monitor.addresses(index));
-        Place { index, addresses: index.into_iter().flat_map(of).collect() }
+        Place { exists, index, addresses: index.into_iter().flat_map(of).collect() }
     }
 
     /// The operator says that an interface is down, or no longer.

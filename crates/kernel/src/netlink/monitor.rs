@@ -80,6 +80,11 @@ impl Monitor {
         self.now.default_route(ipv6)
     }
 
+    /// All ways of both families for packets that are routed nowhere else, of each those first that count first.
+    pub fn default_routes(&self) -> impl Iterator<Item = &DefaultRoute> {
+        self.now.default_routes()
+    }
+
     /// Reads what the kernel has to tell. `true` if there may be more: then it wants to be called
     /// again without waiting.
     pub fn handle_ready(&mut self) -> bool {
@@ -129,23 +134,26 @@ impl Monitor {
         }
         if self.rerouted {
             for ipv6 in [false, true] {
-                let route = self.find_default(ipv6)?;
-                self.now.set_default(ipv6, route);
+                let routes = self.find_defaults(ipv6)?;
+                self.now.set_defaults(ipv6, routes);
             }
             self.rerouted = false;
         }
         Ok(())
     }
 
-    fn find_default(&mut self, ipv6: bool) -> Result<Option<DefaultRoute>, NetlinkError> {
+    fn find_defaults(&mut self, ipv6: bool) -> Result<Vec<DefaultRoute>, NetlinkError> {
         let routes = self.requests.routes(ipv6, Some(MAIN))?.into_iter();
         let defaults = routes.filter(|route| route.to.1 == 0 && route.kind == RouteKind::Unicast);
-        let best = defaults.min_by_key(|route| route.metric.unwrap_or(0));
-        Ok(best.map(|route| DefaultRoute {
-            interface: route.interface.and_then(|i| self.now.name(i)).map(str::to_owned),
-            via: route.via,
-            metric: route.metric.unwrap_or(0),
-        }))
+        let mut found: Vec<_> = defaults
+            .map(|route| DefaultRoute {
+                interface: route.interface.and_then(|i| self.now.name(i)).map(str::to_owned),
+                via: route.via,
+                metric: route.metric.unwrap_or(0),
+            })
+            .collect();
+        found.sort_by_key(|route| route.metric);
+        Ok(found)
     }
 
     /// The next change.

@@ -39,6 +39,11 @@ pub enum NetworkEvent {
         /// The way; none if there is none.
         route: Option<DefaultRoute>,
     },
+    /// There are other default routes behind the one that counts.
+    Alternatives {
+        /// The family: IPv6 or IPv4.
+        ipv6: bool,
+    },
 }
 
 /// Where packets go that are routed nowhere else.
@@ -64,8 +69,8 @@ struct InterfaceState {
 pub(super) struct Picture {
     interfaces: BTreeMap<u32, InterfaceState>,
     addresses: BTreeSet<(u32, IpAddr)>,
-    /// For IPv4 and for IPv6.
-    defaults: [Option<DefaultRoute>; 2],
+    /// For IPv4 and for IPv6, those first that count first.
+    defaults: [Vec<DefaultRoute>; 2],
 }
 
 impl Picture {
@@ -84,7 +89,11 @@ impl Picture {
     }
 
     pub(super) fn default_route(&self, ipv6: bool) -> Option<&DefaultRoute> {
-        self.defaults[usize::from(ipv6)].as_ref()
+        self.defaults[usize::from(ipv6)].first()
+    }
+
+    pub(super) fn default_routes(&self) -> impl Iterator<Item = &DefaultRoute> {
+        self.defaults.iter().flatten()
     }
 
     /// The name of an interface.
@@ -117,8 +126,9 @@ impl Picture {
         self.addresses.remove(&(address.interface, address.ip));
     }
 
-    pub(super) fn set_default(&mut self, ipv6: bool, route: Option<DefaultRoute>) {
-        self.defaults[usize::from(ipv6)] = route;
+    /// Takes over the default routes of a family, those first that count first.
+    pub(super) fn set_defaults(&mut self, ipv6: bool, routes: Vec<DefaultRoute>) {
+        self.defaults[usize::from(ipv6)] = routes;
     }
 
     /// Takes over which interfaces and addresses there are, but remembers what fell before.
@@ -189,12 +199,15 @@ impl Picture {
     }
 
     fn step_default(&mut self, now: &Self) -> Option<NetworkEvent> {
-        let ipv6 = [false, true]
-            .into_iter()
-            .find(|ipv6| self.default_route(*ipv6) != now.default_route(*ipv6))?;
-        let route = now.default_route(ipv6).cloned();
-        self.set_default(ipv6, route.clone());
-        Some(NetworkEvent::Default { ipv6, route })
+        let differs =
+            |ipv6: &bool| self.defaults[usize::from(*ipv6)] != now.defaults[usize::from(*ipv6)];
+        let ipv6 = [false, true].into_iter().find(differs)?;
+        let (before, route) = (self.default_route(ipv6).cloned(), now.default_route(ipv6).cloned());
+        self.set_defaults(ipv6, now.defaults[usize::from(ipv6)].clone());
+        Some(match before == route {
+            true => NetworkEvent::Alternatives { ipv6 },
+            false => NetworkEvent::Default { ipv6, route },
+        })
     }
 }
 
@@ -311,13 +324,19 @@ mod tests {
     fn another_default_route_is_reported_for_its_family() {
         let mut now = Picture::default();
         let mut told = now.clone();
-        let route = DefaultRoute {
-            interface: Some("eth0".into()),
+        let route = |interface: &str, metric| DefaultRoute {
+            interface: Some(interface.into()),
             via: Some("10.0.0.9".parse().unwrap()),
-            metric: 0,
+            metric,
         };
-        now.set_default(false, Some(route.clone()));
-        let event = NetworkEvent::Default { ipv6: false, route: Some(route) };
+        let (best, other) = (route("eth0", 0), route("wwan0", 700));
+        now.set_defaults(false, vec![best.clone()]);
+        let event = NetworkEvent::Default { ipv6: false, route: Some(best.clone()) };
+        assert_eq!(steps(&mut told, &now), [event]);
+        now.set_defaults(false, vec![best, other.clone()]);
+        assert_eq!(steps(&mut told, &now), [NetworkEvent::Alternatives { ipv6: false }]);
+        now.set_defaults(false, vec![other.clone()]);
+        let event = NetworkEvent::Default { ipv6: false, route: Some(other) };
         assert_eq!(steps(&mut told, &now), [event]);
     }
 }
