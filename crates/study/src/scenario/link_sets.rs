@@ -155,7 +155,8 @@ fn multipath_alone(scenario: &Scenario, wrong: &mut Complaints) {
             );
             wrong.add(&path, message, "give both flows the same, or a mobile each");
         }
-        if scenario.measure.bytes {
+        let several = scenario.link_set(mobile).is_some_and(|set| set.used.len() > 1);
+        if scenario.measure.bytes && several {
             let message = format!("{name} carries lengths and no bytes");
             wrong.add(&["measure", "bytes"], message, "leave it out, or take another scheme");
         }

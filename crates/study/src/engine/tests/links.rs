@@ -180,6 +180,7 @@ fn multipath_is_a_mobiles_own() {
         "[flow.besides]\nfrom = \"server\"\nto = \"phone\"\nscheme = \"mptcp-ecf\"\n[agent]";
     let text = by("mptcp-minrtt", "\"modem\"").replace("[agent]", other);
     assert!(refusal(&text).contains("is for all connections of `phone`"), "{}", refusal(&text));
-    let text = by("mptcp-ecf", "\"modem\"").replace("[measure]", "[measure]\nbytes = true");
+    let text =
+        by("mptcp-ecf", "\"modem\", \"dish\"").replace("[measure]", "[measure]\nbytes = true");
     assert!(refusal(&text).contains("carries lengths and no bytes"), "{}", refusal(&text));
 }
