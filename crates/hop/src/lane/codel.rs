@@ -25,8 +25,8 @@ pub(super) enum Verdict {
     Pass,
     /// It is dropped, or marked where it can be.
     Signal,
-    /// It is dropped: its sender has not listened to marks or drops (RFC 8033 section 5.1 and RFC 9331 section 5.5
-    /// ask for drops where marks have no effect).
+    /// It is dropped: its sender has listened to neither marks nor drops (RFC 8033 section 5.1 drops, too, where marks
+    /// are many).
     Drop,
 }
 
