@@ -147,7 +147,7 @@ pub(crate) struct Udp {
     sockets: Vec<Option<Socket>>,
     /// How those are opened that are to reach every address.
     openings: Vec<Opening>,
-    /// What sockets of further links are marked with.
+    /// What they are marked with.
     mark: Option<u32>,
     batch: Batch,
     event: Option<(usize, LinkEvent)>,
@@ -159,8 +159,6 @@ struct Opening {
     name: String,
     /// The interface that its datagrams leave by, if that is not the routes' choice.
     interface: Option<String>,
-    /// What it is marked with.
-    mark: Option<u32>,
     /// By which it is watched, once it is to be.
     key: Option<Key>,
     /// When the kernel is asked for it.
@@ -170,14 +168,14 @@ struct Opening {
 }
 
 impl Opening {
-    fn new(name: &str, interface: Option<&str>, mark: Option<u32>) -> Self {
+    fn new(name: &str, interface: Option<&str>) -> Self {
         let (name, interface) = (name.to_owned(), interface.map(str::to_owned));
-        Self { name, interface, mark, key: None, at: Time::NEVER, told: false }
+        Self { name, interface, key: None, at: Time::NEVER, told: false }
     }
 
-    fn open(&self, turn: &mut Turn<'_>, key: Key) -> io::Result<Socket> {
+    fn open(&self, turn: &mut Turn<'_>, key: Key, mark: Option<u32>) -> io::Result<Socket> {
         let socket = Socket::anywhere(self.interface.as_deref())?;
-        if let Some(mark) = self.mark {
+        if let Some(mark) = mark {
             SockRef::from(&socket.fd).set_mark(mark)?;
         }
         turn.reactor.add(&socket.fd, Interest::Read, turn.source(key))?;
@@ -239,8 +237,7 @@ impl Udp {
     }
 
     fn opening(links: &[(&str, Option<&str>)], mark: Option<u32>) -> Self {
-        let opening =
-            |(name, interface): &(&str, Option<&str>)| Opening::new(name, *interface, mark);
+        let opening = |(name, interface): &(&str, Option<&str>)| Opening::new(name, *interface);
         Self {
             sockets: links.iter().map(|_| None).collect(),
             openings: links.iter().map(opening).collect(),
@@ -253,7 +250,7 @@ impl Udp {
     fn open(&mut self, turn: &mut Turn<'_>, n: usize) {
         let Some(opening) = self.openings.get_mut(n) else { return };
         let Some(key) = opening.key else { return };
-        match opening.open(turn, key) {
+        match opening.open(turn, key, self.mark) {
             Ok(socket) => {
                 // Whoever waits does so no longer than it has to.
                 let told = std::mem::replace(&mut opening.told, false);
@@ -389,7 +386,7 @@ impl Carrier for Udp {
         keys: &mut dyn FnMut(usize) -> Key,
     ) {
         let n = self.sockets.len();
-        let opening = Opening::new(name, Some(interface), self.mark);
+        let opening = Opening::new(name, Some(interface));
         self.openings.push(Opening { key: Some(keys(n)), ..opening });
         self.sockets.push(None);
         self.open(turn, n);

@@ -68,6 +68,23 @@ impl Context<'_> {
         self.core.push(self.node, link, packet)
     }
 
+    /// Sends a packet by this link of the node, or by the one that the table gives if none is named.
+    ///
+    /// # Errors
+    ///
+    /// The packet is gone.
+    #[inline]
+    pub(crate) fn send_by(
+        &mut self,
+        link: Option<LinkId>,
+        packet: Packet,
+    ) -> Result<(), Undelivered> {
+        match link {
+            Some(link) => self.send_on(link, packet),
+            None => self.send(packet),
+        }
+    }
+
     /// The link by which the node sends to `dst`.
     pub fn route(&self, dst: Ipv4Addr) -> Option<LinkId> {
         self.core.route(self.node, dst)

@@ -110,14 +110,8 @@ trait Carrier: Copy {
     /// Who sent a packet; `None` if it is none of this carrier's.
     fn source(packet: &Packet) -> Option<Self>;
 
-    /// By the node's routes, from its address, or else by a link beside them and from the address there.
-    fn send(
-        self,
-        ctx: &mut Context<'_>,
-        here: Ipv4Addr,
-        beside: Option<LinkBeside>,
-        datagram: &[u8],
-    );
+    /// A datagram that goes there from an address of the node's.
+    fn packet(self, ctx: &mut Context<'_>, from: Ipv4Addr, datagram: &[u8]) -> Packet;
 }
 
 /// In UDP.
@@ -126,16 +120,8 @@ impl Carrier for SocketAddrV4 {
         udp_source(packet)
     }
 
-    fn send(
-        self,
-        ctx: &mut Context<'_>,
-        here: Ipv4Addr,
-        beside: Option<LinkBeside>,
-        datagram: &[u8],
-    ) {
-        let from = Self::new(beside.map_or(here, |beside| beside.addr), self.port());
-        let packet = udp_packet(ctx, from, self, datagram);
-        send(ctx, beside, packet);
+    fn packet(self, ctx: &mut Context<'_>, from: Ipv4Addr, datagram: &[u8]) -> Packet {
+        udp_packet(ctx, Self::new(from, self.port()), self, datagram)
     }
 }
 
@@ -145,26 +131,11 @@ impl Carrier for Ipv4Addr {
         matches!(packet.body, Body::Frame { ethertype: ETHERTYPE }).then_some(packet.src)
     }
 
-    fn send(
-        self,
-        ctx: &mut Context<'_>,
-        here: Ipv4Addr,
-        beside: Option<LinkBeside>,
-        datagram: &[u8],
-    ) {
-        let from = beside.map_or(here, |beside| beside.addr);
+    fn packet(self, ctx: &mut Context<'_>, from: Ipv4Addr, datagram: &[u8]) -> Packet {
         let mut packet = ctx.packet(from, self, Body::Frame { ethertype: ETHERTYPE });
         packet.set_bytes(datagram);
-        send(ctx, beside, packet);
+        packet
     }
-}
-
-/// What the link does not take is lost, as on any network.
-fn send(ctx: &mut Context<'_>, beside: Option<LinkBeside>, packet: Packet) {
-    let _ = match beside {
-        Some(LinkBeside { link, .. }) => ctx.send_on(link, packet),
-        None => ctx.send(packet),
-    };
 }
 
 /// An end of an association.
@@ -202,7 +173,10 @@ trait End {
 
     fn transmit(&mut self, ctx: &mut Context<'_>, ends: Ends<'_>, room: &mut [u8]) {
         while let Some(Transmit { path, to, len }) = self.poll_transmit(ctx.now(), room) {
-            to.send(ctx, ends.here, ends.beside(path), &room[..len]);
+            let beside = ends.beside(path);
+            let packet = to.packet(ctx, beside.map_or(ends.here, |b| b.addr), &room[..len]);
+            // What the link does not take is lost, as on any network.
+            let _ = ctx.send_by(beside.map(|b| b.link), packet);
         }
     }
 }
@@ -500,7 +474,8 @@ pub(super) fn send_udp(
     datagram: &[u8],
 ) {
     let packet = udp_packet(ctx, from, to, datagram);
-    send(ctx, None, packet);
+    // What the link does not take is lost, as on any network.
+    let _ = ctx.send(packet);
 }
 
 fn udp_packet(ctx: &Context<'_>, from: SocketAddrV4, to: SocketAddrV4, datagram: &[u8]) -> Packet {

@@ -6,7 +6,7 @@ use lasthop_sim::schemes::{BaseConfig, HopKind, MobileConfig};
 use lasthop_tcp::Config as TcpConfig;
 use lasthop_units::{Bytes, Duration, Scheme};
 
-use super::mtu::wired_mtu;
+use super::mtu::{least_of, wired_mtu};
 use super::tcp::config;
 use crate::run::RunError;
 use crate::scenario::{
@@ -206,8 +206,8 @@ fn build(scenario: &Scenario, flow: &Flow, mobile: NodeIndex) -> Result<Helped, 
     }
     let beside: Vec<LinkIndex> =
         set.into_iter().flat_map(|set| set.used.iter().skip(1)).copied().collect();
-    let radios = cells.iter().chain(&beside).map(|link| &scenario.link(*link).radio);
-    let mtus = radios.map(|radio| radio.up.mtu.min(radio.down.mtu));
+    let all_links = cells.iter().chain(&beside);
+    let mtus = all_links.map(|link| least_of(&scenario.link(*link).radio));
     let all = mtus.clone().min().unwrap_or(u32::MAX);
     // A mobile that changes its link keeps to what every one of them carries.
     let some = mtus.max().filter(|_| !beside.is_empty()).unwrap_or(all);

@@ -21,7 +21,7 @@ pub(super) fn path_mtu(scenario: &Scenario, flow: &Flow) -> u32 {
 }
 
 /// What a radio carries both ways.
-fn least_of(radio: &RadioConfig) -> u32 {
+pub(super) fn least_of(radio: &RadioConfig) -> u32 {
     radio.up.mtu.min(radio.down.mtu)
 }
 

@@ -1,12 +1,11 @@
 //! Mobile hosts with several links to one base: which of them each uses, and which scheme can use more
 //! than one.
 
+use lasthop_hop::PATHS_MAX;
+
 use super::complaint::Complaints;
 use super::model::{Link, LinkIndex, LinkSet, Node, NodeIndex, NodeKind, Scenario};
 use super::problem::suggest;
-
-/// As many links can one association use.
-const MOST_USED: usize = 8;
 
 impl Scenario {
     /// The links of a mobile host, if it has several to one base.
@@ -59,9 +58,9 @@ pub(crate) fn find(
                 let remedy = format!("there are {}", all.collect::<Vec<_>>().join(", "));
                 wrong.add(&["node", mobile, "links"], message, remedy);
             }
-            if used.len() > MOST_USED {
+            if used.len() > PATHS_MAX {
                 let message = format!(
-                    "uses {} links, more than the {MOST_USED} of an association",
+                    "uses {} links, more than the {PATHS_MAX} of an association",
                     used.len()
                 );
                 let remedy = "name fewer under `links`";

@@ -7,7 +7,7 @@ use lasthop_wire::tcp::{Segment, Seq};
 use super::key::Key;
 use super::multipath::{Subflows, Ways};
 use super::{Content, Ending};
-use crate::net::{Body, Context, Datagram, Ecn, Packet, Payload};
+use crate::net::{Body, Context, Datagram, Ecn, Payload};
 
 /// Room for the longest segment's payload.
 pub(super) const LONGEST: usize = 1 << 16;
@@ -190,7 +190,8 @@ impl Machine {
             if matches!(self, Self::Real(_)) {
                 packet.set_bytes(&scratch[..outgoing.segment.len as usize]);
             }
-            send(ctx, ways, packet);
+            // What a link does not take is lost, as in any network.
+            ctx.send_by(ways.links.get(&src).copied(), packet).ok();
         }
     }
 
@@ -277,13 +278,4 @@ impl Machine {
     pub(super) fn abort(&mut self) {
         each!(self, machine => machine.abort())
     }
-}
-
-/// Sends a packet by its own link, if its source is one of the host's further addresses; what a link does not
-/// take is lost, as in any network.
-fn send(ctx: &mut Context<'_>, ways: &Ways, packet: Packet) {
-    let _ = match ways.links.get(&packet.src) {
-        Some(link) => ctx.send_on(*link, packet),
-        None => ctx.send(packet),
-    };
 }
