@@ -101,6 +101,7 @@ fn the_page_loads_nothing_from_elsewhere_and_nobody_frames_it() {
     for (path, kind) in [
         ("/", "text/html"),
         ("/page.css", "text/css"),
+        ("/parts.js", "text/javascript"),
         ("/page.js", "text/javascript"),
         ("/icon.svg", "image/svg+xml"),
     ] {
@@ -128,7 +129,7 @@ fn the_page_loads_nothing_from_elsewhere_and_nobody_frames_it() {
 fn a_name_that_was_made_to_point_here_is_answered_nothing() {
     let served = Served::start();
     for host in ["evil.example", "evil.example:8088", "127.0.0.1.evil.example", "192.0.2.1"] {
-        for path in ["/", "/events", "/metrics", "/page.js"] {
+        for path in ["/", "/events", "/metrics", "/parts.js", "/page.js"] {
             let answer = served
                 .say(&format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"));
             assert_eq!(answer.status, 403, "{host}{path}");
@@ -259,7 +260,7 @@ fn metrics_are_served_alone_elsewhere_and_nothing_else_is() {
     assert_eq!(answer.status, 200);
     assert!(answer.head.contains("content-type: application/openmetrics-text"), "{}", answer.head);
     assert!(answer.body.contains("# EOF"), "{}", answer.body);
-    for path in ["/", "/events", "/page.js", "/priority"] {
+    for path in ["/", "/events", "/parts.js", "/page.js", "/priority"] {
         assert_eq!(get(path).status, 404, "{path}");
     }
     assert_eq!(served.get("/metrics").status, 200, "the page's server has them, too");

@@ -21,6 +21,8 @@ use crate::metrics::{self, Exporter, Process};
 
 const PAGE: &str = include_str!("page.html");
 const STYLE: &str = include_str!("page.css");
+/// What the script is made of.
+const PARTS: &str = include_str!("parts.js");
 const SCRIPT: &str = include_str!("page.js");
 const ICON: &str = include_str!("icon.svg");
 /// Stands in the page where the token comes.
@@ -55,6 +57,7 @@ pub(super) fn page(control: Arc<Path>, feed: Arc<Feed>, token: Token, metrics: R
     Router::new()
         .route("/", fixed("text/html; charset=utf-8", page))
         .route("/page.css", fixed("text/css; charset=utf-8", STYLE.into()))
+        .route("/parts.js", fixed("text/javascript; charset=utf-8", PARTS.into()))
         .route("/page.js", fixed("text/javascript; charset=utf-8", SCRIPT.into()))
         .route("/icon.svg", fixed("image/svg+xml", ICON.into()))
         .route("/events", get(move || events(feed)))
