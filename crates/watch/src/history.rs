@@ -8,11 +8,12 @@ use std::hash::Hash;
 use std::time::Duration;
 
 use lasthop_control::{
-    AgentReport, AssociationReport, BaseReport, ConnectionReport, PacketReport, PastReport, Report,
+    AgentReport, AssociationReport, BaseReport, ConnectionReport, PacketReport, PastReport,
+    PathReport, Report,
 };
 use lasthop_units::Time;
 
-use crate::sample::{Agent, Association, Connection, Packets, Program, Rates, Sample, Total};
+use crate::sample::{Agent, Association, Connection, Packets, Path, Program, Rates, Sample, Total};
 
 /// How many samples are kept for plots unless somebody says otherwise: two minutes, once a second.
 pub const DEPTH: usize = 120;
@@ -66,7 +67,7 @@ pub struct Plots {
     pub queue_ms: Ring,
 }
 
-/// What a process counts of an association or a connection.
+/// What a process counts of an association, a path or a connection.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     to_hop: u64,
@@ -105,6 +106,8 @@ pub struct History {
     reports: u64,
     latest: Option<Latest>,
     associations: HashMap<u64, Track>,
+    /// By association and name.
+    paths: HashMap<(u64, String), Track>,
     connections: HashMap<String, Track>,
     programs: HashMap<Option<String>, Track>,
     agent: Option<AgentReport>,
@@ -136,6 +139,7 @@ impl History {
             reports: 0,
             latest: None,
             associations: HashMap::new(),
+            paths: HashMap::new(),
             connections: HashMap::new(),
             programs: HashMap::new(),
             agent: None,
@@ -181,6 +185,12 @@ impl History {
     /// directions.
     pub fn connection(&self, name: &str) -> Option<&Ring> {
         self.connections.get(name).map(|track| &track.plot)
+    }
+
+    /// The rate of a path so far, by the number of its association and its name, bit/s in both
+    /// directions.
+    pub fn path(&self, association: u64, name: &str) -> Option<&Ring> {
+        self.paths.get(&(association, name.to_owned())).map(|track| &track.plot)
     }
 
     /// The rate of a program so far, bit/s in both directions.
@@ -267,9 +277,10 @@ impl History {
             };
             let change = step.take(&mut self.associations, a.id, a.age_s, counts);
             let mut shown = Association {
-                report: a.clone(),
+                report: AssociationReport { paths: Vec::new(), ..a.clone() },
                 rates: change.rates,
                 base: report.bases.iter().find(|b| is_at(b, a)).map(|b| b.name.clone()),
+                paths: self.paths(a, step),
             };
             if a.packets_lost.is_some() {
                 shown.report.loss = a.loss.or(change.loss);
@@ -280,6 +291,17 @@ impl History {
             out.push(shown);
         }
         (out, packets)
+    }
+
+    fn paths(&mut self, a: &AssociationReport, step: Step) -> Vec<Path> {
+        let path = |p: &PathReport| {
+            let counts =
+                Counts { to_hop: p.bytes_sent, from_hop: p.bytes_received, ..Counts::default() };
+            // A path has no age of its own, and none is older than its association.
+            let change = step.take(&mut self.paths, (a.id, p.name.clone()), a.age_s, counts);
+            Path { report: p.clone(), rates: change.rates }
+        };
+        a.paths.iter().map(path).collect()
     }
 
     fn connections(&mut self, report: &Report, over: f64) -> Vec<Connection> {
@@ -350,6 +372,7 @@ impl History {
     fn drop_unseen(&mut self) {
         let number = self.reports;
         self.associations.retain(|_, track| track.seen == number);
+        self.paths.retain(|_, track| track.seen == number);
         self.connections.retain(|_, track| track.seen == number);
         self.programs.retain(|_, track| track.seen == number);
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use lasthop_control::{
     AgentReport, AssociationReport, BaseReport, ConnectionReport, Counters, HandoffReport,
-    Handoffs, PeerReport,
+    Handoffs, PathReport, PeerReport,
 };
 use serde::Serialize;
 
@@ -122,7 +122,7 @@ pub struct Packets {
 /// An association and its rates.
 #[derive(Clone, Default, Debug, Serialize)]
 pub struct Association {
-    /// What the process reports. A loss that it does not know is that of the last interval.
+    /// What the process reports, but for the paths. A loss that it does not know is that of the last interval.
     #[serde(flatten)]
     pub report: AssociationReport,
     /// Of application bytes and of packets.
@@ -131,6 +131,20 @@ pub struct Association {
     /// What a mobile's configuration calls the base at the other end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub base: Option<String>,
+    /// The paths that it uses together, where it has several.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub paths: Vec<Path>,
+}
+
+/// One of the paths of an association, and its rates.
+#[derive(Clone, Default, Debug, Serialize)]
+pub struct Path {
+    /// What the process reports.
+    #[serde(flatten)]
+    pub report: PathReport,
+    /// Of bytes with all headers.
+    #[serde(flatten)]
+    pub rates: Rates,
 }
 
 /// A connection and its rates.

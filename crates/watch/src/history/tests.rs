@@ -1,4 +1,4 @@
-use lasthop_control::{InterfaceReport, PacketReport, PastReport};
+use lasthop_control::{InterfaceReport, PacketReport, PastReport, PathReport};
 use proptest::prelude::*;
 
 use super::*;
@@ -81,6 +81,68 @@ fn packets_are_counted_together_and_their_bytes_are_carried_too() {
     assert_eq!((packets.to_hop_per_s, packets.from_hop_per_s), (Some(30.0), Some(0.0)));
     assert_eq!((packets.flows, packets.dropped), (4, 6));
     assert_eq!(total.rates.to_hop_bps, Some(30 * 100 * 8));
+}
+
+/// A report of one association with these paths: name, bytes sent and received.
+fn with_paths(uptime_s: f64, age_s: f64, paths: &[(&str, u64, u64)]) -> Report {
+    let path = |(name, bytes_sent, bytes_received): &(&str, u64, u64)| PathReport {
+        name: (*name).into(),
+        bytes_sent: *bytes_sent,
+        bytes_received: *bytes_received,
+        ..PathReport::default()
+    };
+    let paths = paths.iter().map(path).collect();
+    let associations = vec![AssociationReport { age_s, paths, ..association(0, 0, 0) }];
+    Report { associations, ..report(uptime_s, vec![]) }
+}
+
+#[test]
+fn each_path_has_a_rate_of_its_own() {
+    let mut history = History::default();
+    let paths_of = |sample: Sample| -> Vec<(String, Rates)> {
+        let paths = sample.associations.into_iter().flat_map(|a| a.paths);
+        paths.map(|p| (p.report.name, p.rates)).collect()
+    };
+    let first = with_paths(10.0, 9.0, &[("modem", 100, 1000), ("dish", 0, 5000)]);
+    let unknown = Rates::default();
+    assert_eq!(
+        paths_of(history.feed(at(0.0), &first)),
+        [("modem".to_owned(), unknown), ("dish".to_owned(), unknown)]
+    );
+    let second = with_paths(12.0, 11.0, &[("modem", 200, 3000), ("dish", 0, 5000)]);
+    assert_eq!(
+        paths_of(history.feed(at(2.0), &second)),
+        [("modem".to_owned(), rates(400, 8000)), ("dish".to_owned(), rates(0, 0))]
+    );
+    assert_eq!(history.path(1, "modem").unwrap().iter().last(), Some(8400.0));
+    assert!(history.path(2, "modem").is_none(), "of another association");
+    // One goes, and one comes whose bytes may be of any time.
+    let third = with_paths(13.0, 12.0, &[("wlan", 7000, 7000), ("dish", 100, 5000)]);
+    assert_eq!(
+        paths_of(history.feed(at(3.0), &third)),
+        [("wlan".to_owned(), unknown), ("dish".to_owned(), rates(800, 0))]
+    );
+    assert!(history.path(1, "modem").is_none());
+    // Another association of the same number: what its path has carried was since.
+    let again = with_paths(14.0, 0.5, &[("wlan", 8000, 8000), ("dish", 0, 50)]);
+    assert_eq!(
+        paths_of(history.feed(at(4.0), &again)),
+        [("wlan".to_owned(), rates(64_000, 64_000)), ("dish".to_owned(), rates(0, 400))]
+    );
+}
+
+#[test]
+fn a_sample_has_each_path_once_with_its_rates() {
+    let mut history = History::default();
+    history.feed(at(0.0), &with_paths(10.0, 9.0, &[("modem", 0, 0), ("dish", 0, 0)]));
+    let sample = history.feed(at(1.0), &with_paths(11.0, 10.0, &[("modem", 5, 0), ("dish", 0, 9)]));
+    let text = serde_json::to_string(&sample).unwrap();
+    assert_eq!(text.matches("\"paths\"").count(), 1, "{text}");
+    let sample: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let dish = &sample["associations"][0]["paths"][1];
+    assert_eq!((&dish["name"], &dish["from_hop_bps"]), (&"dish".into(), &72.into()));
+    let one = serde_json::to_string(&history.feed(at(2.0), &with_paths(12.0, 11.0, &[]))).unwrap();
+    assert!(!one.contains("paths"), "{one}");
 }
 
 #[test]
