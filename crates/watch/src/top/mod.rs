@@ -142,7 +142,7 @@ pub fn to_text(sample: &Sample) -> String {
     out.push_str(&line(&tables::total(sample)));
     out.extend(tables::packets(sample).map(|text| line(&text)));
     out.extend(tables::handoffs(sample).map(|text| line(&text)));
-    let mut grids = vec![tables::associations(sample)];
+    let mut grids = vec![tables::associations(sample), tables::paths(sample, None)];
     if let Some(agent) = &sample.agent {
         grids.extend([tables::interfaces(agent), tables::counters(agent)]);
     }

@@ -5,16 +5,20 @@ use lasthop_control::{AgentReport, HandoffReport, HandoffState, Handoffs};
 use lasthop_units::Bytes;
 
 use crate::history::{History, Ring};
-use crate::sample::{Agent, Association, Program, Sample};
+use crate::sample::{Agent, Association, Path, Program, Sample};
 
 /// How many samples a row's plot shows.
 const PLOT: usize = 12;
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
+/// What people call the peer of an association.
+fn peer(a: &Association) -> String {
+    or_dash(a.base.clone().or_else(|| a.report.peer.as_deref().map(key)))
+}
+
 pub(super) fn associations(sample: &Sample) -> Grid {
-    let name = |a: &Association| a.base.clone().or_else(|| a.report.peer.as_deref().map(key));
     Grid::of(&sample.associations)
-        .text("PEER", 0, |a| or_dash(name(a)))
+        .text("PEER", 0, peer)
         .text("ADDRESS", 6, |a| or_dash(a.report.address.as_deref()))
         .text("STATE", 0, |a| a.report.state.clone())
         .number("DOWN", 0, |a| rate(sample.down_and_up(a.rates).0))
@@ -25,6 +29,29 @@ pub(super) fn associations(sample: &Sample) -> Grid {
         .number("PACED", 5, |a| rate(a.report.pacing_bps))
         .number("AGE", 4, |a| age(a.report.age_s))
         .grid()
+}
+
+/// The paths of the associations that have several.
+pub(super) fn paths(sample: &Sample, history: Option<&History>) -> Grid {
+    let all = sample.associations.iter();
+    let rows: Vec<(&Association, &Path)> =
+        all.flat_map(|a| a.paths.iter().map(move |p| (a, p))).collect();
+    let grid = Grid::of(&rows)
+        .text("PATH", 0, |(_, p)| p.report.name.clone())
+        .text("PEER", 3, |(a, _)| peer(a))
+        .text("ADDRESS", 7, |(_, p)| or_dash(p.report.address.as_deref()))
+        .text("STATE", 0, |(_, p)| p.report.state.clone())
+        .number("DOWN", 0, |(_, p)| rate(sample.down_and_up(p.rates).0))
+        .number("UP", 1, |(_, p)| rate(sample.down_and_up(p.rates).1))
+        .number("LOSS", 1, |(_, p)| percent(Some(p.report.loss)))
+        .number("SRTT", 2, |(_, p)| ms(p.report.srtt_ms))
+        .number("QUEUE", 4, |(_, p)| ms(p.report.queue_ms))
+        .number("SENT", 5, |(_, p)| Bytes::new(p.report.bytes_sent).to_string())
+        .number("RECEIVED", 5, |(_, p)| Bytes::new(p.report.bytes_received).to_string());
+    let Some(history) = history else { return grid.grid() };
+    let plot =
+        |(a, p): &(&Association, &Path)| history.path(a.report.id, &p.report.name).map(spark);
+    grid.text("RATE", 6, |row| plot(row).unwrap_or_default()).grid()
 }
 
 /// The connections at these places of the sample.

@@ -1,7 +1,7 @@
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use lasthop_control::{
     AgentReport, AssociationReport, BaseReport, ConnectionReport, Counters, HandoffReport,
-    HandoffState, Handoffs, InterfaceReport, PacketReport, PastReport,
+    HandoffState, Handoffs, InterfaceReport, PacketReport, PastReport, PathReport,
 };
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -100,6 +100,25 @@ fn agent(s: u64) -> Report {
     }
 }
 
+/// The same by two links.
+fn mobile_of_two_links(s: u64) -> Report {
+    let path = |name: &str, state: &str, per_s: u64| PathReport {
+        name: name.into(),
+        address: Some("192.0.2.1:4433".into()),
+        state: state.into(),
+        loss: 0.02,
+        srtt_ms: Some(41.9),
+        queue_ms: Some(1.1),
+        bytes_sent: 50_000 + 1000 * s,
+        bytes_received: 3_000_000 + per_s * s,
+        ..PathReport::default()
+    };
+    let mut report = mobile(s);
+    report.associations[0].paths =
+        vec![path("modem", "up", 2_000_000), path("dish", "silent", 125_000)];
+    report
+}
+
 fn app(report: impl Fn(u64) -> Report) -> App {
     let mut app = App::default();
     app.handle_report(Time::from_secs(0), Ok(&report(0)));
@@ -174,6 +193,61 @@ fn what_was_carried_before_is_drawn_at_once() {
     let full = |text: &str| text.matches('█').count();
     let alone = full(&drawn(&empty, 100, 30));
     assert!(full(&text) > alone + 20, "one sample alone has {alone} bars\n{text}");
+}
+
+#[test]
+fn each_of_several_paths_has_a_line_under_the_associations() {
+    let expected = "
+PATH   PEER   STATE           DOWN          UP   LOSS     SRTT   QUEUE     SENT   RECEIVED  RATE
+modem  north  up      16.00 Mbit/s  8000 bit/s  2.0 %  41.9 ms  1.1 ms  51.0 kB  5000.0 kB   █
+dish   north  silent   1.00 Mbit/s  8000 bit/s  2.0 %  41.9 ms  1.1 ms  51.0 kB  3125.0 kB   █
+
+";
+    let two = app(mobile_of_two_links);
+    let text = drawn(&two, 100, 30);
+    assert!(text.contains(expected), "{text}");
+    let at = |text: &str, title: &str| text.lines().position(|line| line.starts_with(title));
+    assert_eq!(at(&text, "PATH "), at(&text, "PEER ").map(|line| line + 3), "{text}");
+    let narrow = drawn(&two, 40, 30);
+    let row = narrow.lines().find(|line| line.starts_with("dish")).unwrap();
+    assert!(row.contains("silent") && row.contains("1.00 Mbit/s"), "{narrow}");
+    let plain = to_text(two.sample.as_ref().unwrap());
+    let row = plain.lines().find(|line| line.starts_with("dish")).unwrap();
+    assert!(row.contains("192.0.2.1:4433") && row.contains("1.00 Mbit/s"), "{plain}");
+    let one = app(mobile);
+    for text in [drawn(&one, 100, 30), to_text(one.sample.as_ref().unwrap())] {
+        assert!(at(&text, "PATH ").is_none(), "{text}");
+    }
+}
+
+#[test]
+fn a_path_is_of_the_same_association_from_look_to_look() {
+    let base = |s: u64| {
+        let mut report = mobile_of_two_links(s);
+        report.role = "base".into();
+        report.bases.clear();
+        let mut other = AssociationReport {
+            id: 2,
+            peer: Some("zSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo=".into()),
+            address: Some("192.0.2.9:4433".into()),
+            ..report.associations[0].clone()
+        };
+        other.paths.iter_mut().for_each(|path| path.bytes_sent += 499_000 * s);
+        report.associations.push(other);
+        report
+    };
+    let text = drawn(&app(base), 120, 40);
+    let rows: Vec<&str> = text.lines().skip_while(|line| !line.starts_with("PATH ")).collect();
+    // At a base what is sent goes down.
+    for (row, peer, down) in [
+        (rows[1], "hSDwCYkw", "8000 bit/s"),
+        (rows[2], "hSDwCYkw", "8000 bit/s"),
+        (rows[3], "zSDwCYkw", "4.00 Mbit/s"),
+        (rows[4], "zSDwCYkw", "4.00 Mbit/s"),
+    ] {
+        assert!(row.contains(peer) && row.contains(down), "{text}");
+    }
+    assert!(rows[4].starts_with("dish") && rows[4].contains("1.00 Mbit/s"), "{text}");
 }
 
 #[test]

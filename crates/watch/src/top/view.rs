@@ -69,7 +69,7 @@ fn draw_sample(frame: &mut Frame<'_>, area: Rect, app: &App, sample: &Sample) {
     }
     let for_tables = area.height.saturating_mul(TABLES_TENTHS) / 10;
     let mut room = for_tables.min(rest.height.saturating_sub(LIST_MIN));
-    let mut grids = vec![tables::associations(sample)];
+    let mut grids = vec![tables::associations(sample), tables::paths(sample, Some(&app.history))];
     if let Some(agent) = &sample.agent {
         grids.extend([tables::interfaces(agent), tables::counters(agent)]);
     }
