@@ -222,6 +222,17 @@ fn events_tell_what_happens_as_it_happens() {
     let rate = sample["total"]["from_hop_bps"].as_f64().unwrap();
     assert!((rate / (8.0 * common::RATE) - 1.0).abs() < 0.05, "{rate}");
     assert_eq!(sample["connections"].as_array().unwrap().len(), 2);
+    assert!(sample["associations"][0]["paths"].is_null(), "there is one");
+    served.process.use_paths(&[("modem", 0.5), ("dish", 0.5)]);
+    let rate_of = |sample: &serde_json::Value| {
+        let dish = &sample["associations"][0]["paths"][1];
+        (dish["name"] == "dish").then(|| dish["from_hop_bps"].as_f64())
+    };
+    // One sample may have been on its way; the first with paths has nothing to compare with.
+    let first = (0..9).find_map(|_| rate_of(&next("sample"))).unwrap();
+    assert_eq!(first, None);
+    let rate = rate_of(&next("sample")).unwrap().unwrap();
+    assert!((rate / (4.0 * common::RATE) - 1.0).abs() < 0.05, "{rate}");
 }
 
 #[test]

@@ -118,6 +118,56 @@ fn the_page_shows_the_last_two_minutes_as_soon_as_it_is_opened() {
 }
 
 #[test]
+fn several_paths_have_a_table_with_their_rates() {
+    let Some(mut scene) = scene(&[("curl", "mirror.example:443")]) else { return };
+    let browser = &mut scene.browser;
+    let shown = "document.getElementById('paths').checkVisibility()";
+    assert_eq!(browser.evaluate(shown).unwrap(), false, "there is one path");
+    scene.process.use_paths(&[("modem", 0.8), ("<b>dish", 0.2), ("wlan", 0.0)]);
+    let (modem, dish, wlan) = (row("path", "modem"), row("path", "<b>dish"), row("path", "wlan"));
+    wait_for_ratio(browser, &modem, &dish, 4.0);
+    assert_eq!(browser.evaluate(shown).unwrap(), true);
+    let said = |row: &str| {
+        format!(
+            "[...{row}.cells].map((cell) => cell.textContent).join('|').replaceAll('\u{2013}', '-')"
+        )
+    };
+    let down = format!("{modem}.cells[4].textContent.startsWith('16.')");
+    browser.wait_for(&down).unwrap();
+    let silent = browser.evaluate(&said(&wlan)).unwrap();
+    assert_eq!(
+        silent,
+        "wlan|-|192.0.2.1:4433|silent|0 bit/s|0 bit/s||2.0 %|41.9 ms|7.5 ms|3.00 MB|0 B"
+    );
+    assert_eq!(browser.evaluate(&format!("{wlan}.cells[3].className")).unwrap(), "silent");
+    // All plots have one scale. A path of one ends at its last value: M117 20.00L118 20.11L119 19.98.
+    let ends = |row: &str| {
+        format!(
+            "(/L119 ([0-9.]+)$/.exec({row}.querySelector('.spark path').getAttribute('d')) ?? [])[1]"
+        )
+    };
+    browser.wait_for(&format!("{} !== undefined", ends(&wlan))).unwrap();
+    let heights = format!(
+        "Math.abs(100 - {m} - 4 * (100 - {d})) < 20 && 100 - {m} > 70 && {w} === '100.00'",
+        m = ends(&modem),
+        d = ends(&dish),
+        w = ends(&wlan)
+    );
+    assert_eq!(browser.evaluate(&heights).unwrap(), true);
+    let width = browser.evaluate("document.documentElement.scrollWidth <= innerWidth").unwrap();
+    assert_eq!(width, true, "nothing sticks out");
+    // What goes leaves no row behind.
+    scene.process.use_paths(&[("<b>dish", 1.0), ("wlan", 0.0)]);
+    let left =
+        "[...document.querySelectorAll('#paths tbody tr')].map((row) => row.dataset.path).join()";
+    browser.wait_for(&format!("{left} === '<b>dish,wlan'")).unwrap();
+    scene.process.use_paths(&[]);
+    browser.wait_for(&format!("!{shown}")).unwrap();
+    assert_eq!(browser.evaluate("document.querySelectorAll('main b').length").unwrap(), 0);
+    assert_eq!(browser.complaints(), [] as [String; 0]);
+}
+
+#[test]
 fn a_refusal_is_said_and_the_slider_goes_back() {
     let Some(mut scene) = scene(&[("curl", "mirror.example:443")]) else { return };
     scene.process.refuse("priorities are of no use here");

@@ -69,12 +69,7 @@ function drawShares(groups) {
       { key: `connection ${c.name}`, name: c.target, bps: c.bps }));
   const fastest = items.toSorted((a, b) => (b.bps ?? 0) - (a.bps ?? 0)).slice(0, COLOURS);
   dress(fastest.map((item) => item.key));
-  const keys = new Set(items.map((item) => item.key));
-  for (const key of shares.keys()) if (!keys.has(key)) shares.delete(key);
-  for (const item of items) {
-    if (!shares.has(item.key)) shares.set(item.key, new Ring());
-    shares.get(item.key).push(item.bps);
-  }
+  track(shares, items);
   const shown = items.filter((item) => worn.has(item.key));
   shown.sort((a, b) => worn.get(a.key) - worn.get(b.key));
   plots.shares.draw(shown.map((item) => ({
@@ -316,14 +311,39 @@ function drawConnections(sample, list) {
 
 // Everything else.
 
+const peerName = (a) => a.base ?? a.peer?.slice(0, 8) ?? "–";
+
 function drawAssociations(sample) {
   show($("associations"), sample.associations.length > 0);
   fill(document.querySelector("#associations tbody"), sample.associations.map((a) => {
     const [down, up] = ways(sample, a);
-    const peer = a.base ?? a.peer?.slice(0, 8) ?? "–";
-    return [peer, a.address ?? "–", [a.state, a.state], [rate(down), "n"], [rate(up), "n"],
+    return [peerName(a), a.address ?? "–", [a.state, a.state], [rate(down), "n"], [rate(up), "n"],
       [percent(a.loss), "n"], [ms(a.srtt_ms), "n"], [ms(a.queue_ms), "n"], [age(a.age_s), "n"]];
   }));
+}
+
+// The paths of associations that have several. Their plots have one scale, so that they can be compared.
+const pathRates = new Map();
+function drawPaths(sample) {
+  const paths = sample.associations.flatMap((a) => (a.paths ?? []).map((p) => (
+    { ...p, peer: peerName(a), key: `${a.id} ${p.name}`, bps: sum(p) })));
+  show($("paths"), paths.length > 0);
+  track(pathRates, paths);
+  let top = 1;
+  for (const ring of pathRates.values()) for (const bps of ring.values) top = Math.max(top, bps ?? 0);
+  const body = document.querySelector("#paths tbody");
+  fill(body, paths.map((p) => {
+    const [down, up] = ways(sample, p);
+    return [p.name, p.peer, [p.address ?? "–", "side"], [p.state, p.state], [rate(down), "n"], [rate(up), "n"],
+      ["", "spark mid"], [percent(p.loss), "n"], [ms(p.srtt_ms), "n"], [ms(p.queue_ms), "n"],
+      [bytes(p.bytes_sent), "n mid"], [bytes(p.bytes_received), "n mid"]];
+  }));
+  paths.forEach((p, i) => {
+    const row = body.rows[i];
+    set(row, "data-path", p.name);
+    set(row, "data-bps", String(p.bps ?? ""));
+    spark(row.querySelector(".spark"), pathRates.get(p.key), top);
+  });
 }
 
 // Of packets beside the streams, where an association carries some.
@@ -407,6 +427,7 @@ function draw(sample) {
   drawPlots(sample);
   drawShares(list);
   drawAssociations(sample);
+  drawPaths(sample);
   drawPackets(sample);
   drawConnections(sample, list);
   drawHandoffs(sample);

@@ -83,11 +83,46 @@ class Ring {
   padded() { return [...Array(Math.max(0, DEPTH - this.values.length)).fill(null), ...this.values]; }
 }
 
+// The rates so far of what there is: items are { key, bps }. What is gone is forgotten.
+function track(rings, items) {
+  const keys = new Set(items.map((item) => item.key));
+  for (const key of rings.keys()) if (!keys.has(key)) rings.delete(key);
+  for (const item of items) {
+    if (!rings.has(item.key)) rings.set(item.key, new Ring());
+    rings.get(item.key).push(item.bps);
+  }
+}
+
 // A round number that is not below `value`, nor far above it.
 function nice(value, least) {
   value = Math.max(value, least);
   const power = 10 ** Math.floor(Math.log10(value));
   return [1, 1.5, 2, 3, 4, 5, 6, 8, 10].map((n) => n * power).find((n) => n >= value * 0.999);
+}
+
+// Where values are drawn, of any size.
+function canvas() {
+  return svg("svg", { viewBox: `0 0 ${DEPTH - 1} 100`, preserveAspectRatio: "none", "aria-hidden": "true" });
+}
+
+// Values as the outline of what is drawn of them; `top` is at the upper edge.
+function outline(line, kind, top, below) {
+  const y = (v) => (100 - 100 * v / top).toFixed(2);
+  const pieces = [];
+  let from = -1;
+  for (let x = 0; x <= line.length; x += 1) {
+    const there = x < line.length && line[x] !== null;
+    if (there && from < 0) from = x;
+    if (there || from < 0) continue;
+    const points = [];
+    for (let i = from; i < x; i += 1) points.push(`${i} ${y(line[i])}`);
+    if (kind !== "stroke") {
+      for (let i = x - 1; i >= from; i -= 1) points.push(`${i} ${y(below?.[i] ?? 0)}`);
+    }
+    pieces.push(`M${points.join("L")}${kind === "stroke" ? "" : "Z"}`);
+    from = -1;
+  }
+  return pieces.join("");
 }
 
 class Plot {
@@ -96,9 +131,7 @@ class Plot {
     this.text = text;
     this.least = least;
     this.legend = this.figure.querySelector("figcaption");
-    this.graph = svg("svg", {
-      viewBox: `0 0 ${DEPTH - 1} 100`, preserveAspectRatio: "none", "aria-hidden": "true",
-    });
+    this.graph = canvas();
     const frame = make("div", { class: "plot" });
     this.marks = [0, 0.5, 1].map((share) => {
       this.graph.append(svg("path", { class: "grid", d: `M0 ${100 - 100 * share}H${DEPTH - 1}` }));
@@ -126,7 +159,7 @@ class Plot {
     this.marks.forEach((mark, i) => say(mark, this.text(top * i / 2)));
     const classes = stacked ? ["band"] : ["fill", "stroke"];
     const paths = lines.flatMap((line, i) => classes.map((kind) => ({
-      kind, colour: series[i].colour, d: this.path(line, kind, top, stacked ? lines[i - 1] : undefined),
+      kind, colour: series[i].colour, d: outline(line, kind, top, stacked ? lines[i - 1] : undefined),
     })));
     while (this.paths.length > paths.length) this.paths.pop().remove();
     paths.forEach((path, i) => {
@@ -143,23 +176,13 @@ class Plot {
       colour(this.labels[i], s.colour);
     });
   }
+}
 
-  path(line, kind, top, below) {
-    const y = (v) => (100 - 100 * v / top).toFixed(2);
-    const pieces = [];
-    let from = -1;
-    for (let x = 0; x <= line.length; x += 1) {
-      const there = x < line.length && line[x] !== null;
-      if (there && from < 0) from = x;
-      if (there || from < 0) continue;
-      const points = [];
-      for (let i = from; i < x; i += 1) points.push(`${i} ${y(line[i])}`);
-      if (kind !== "stroke") {
-        for (let i = x - 1; i >= from; i -= 1) points.push(`${i} ${y(below?.[i] ?? 0)}`);
-      }
-      pieces.push(`M${points.join("L")}${kind === "stroke" ? "" : "Z"}`);
-      from = -1;
-    }
-    return pieces.join("");
+// The plot in a row of a table. What has no text of its own is left alone when the row is filled.
+function spark(td, ring, top) {
+  if (!td.firstChild) {
+    td.append(canvas());
+    td.firstChild.append(svg("path"));
   }
+  set(td.querySelector("path"), "d", outline(ring.padded(), "stroke", top));
 }

@@ -8,7 +8,9 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Instant;
 
-use lasthop_control::{AssociationReport, ConnectionReport, PastReport, Report, Request, Target};
+use lasthop_control::{
+    AssociationReport, ConnectionReport, PastReport, PathReport, Report, Request, Target,
+};
 use serde_json::{Value, json};
 
 /// What all connections share, bytes per second.
@@ -30,6 +32,8 @@ struct State {
     asked: Vec<Request>,
     refusal: Option<String>,
     past: Option<PastReport>,
+    /// By name, and the share of what is received that comes by each.
+    paths: Vec<(&'static str, f64)>,
 }
 
 impl Process {
@@ -54,6 +58,7 @@ impl Process {
             asked: Vec::new(),
             refusal: None,
             past: None,
+            paths: Vec::new(),
         }));
         let serving = Arc::clone(&state);
         // It ends with the test.
@@ -82,6 +87,12 @@ impl Process {
             loss: vec![Some(0.25); seconds],
             queue_ms: vec![Some(5.0); seconds],
         });
+    }
+
+    /// From here on its association uses these paths, by each of which such a share comes.
+    #[allow(dead_code, reason = "not every test has paths")]
+    pub(crate) fn use_paths(&self, paths: &[(&'static str, f64)]) {
+        self.state.lock().unwrap().paths = paths.to_vec();
     }
 
     /// From here on it refuses with these words.
@@ -146,6 +157,18 @@ impl State {
             .iter()
             .map(|c| ConnectionReport { bytes_from_hop: carried(c.key), age_s, ..c.clone() })
             .collect();
+        let received: u64 = connections.iter().map(|c| c.bytes_from_hop).sum();
+        let path = |(name, share): &(&str, f64)| PathReport {
+            name: (*name).to_owned(),
+            address: Some("192.0.2.1:4433".to_owned()),
+            state: if *share > 0.0 { "up" } else { "silent" }.to_owned(),
+            loss: 0.02,
+            srtt_ms: Some(41.9),
+            queue_ms: Some(7.5),
+            bytes_sent: 3_000_000,
+            bytes_received: (received as f64 * share) as u64,
+            ..PathReport::default()
+        };
         let association = AssociationReport {
             id: 1,
             address: Some("192.0.2.1:4433".to_owned()),
@@ -154,7 +177,8 @@ impl State {
             loss: Some(0.05),
             srtt_ms: Some(41.9),
             queue_ms: Some(7.5),
-            bytes_received: connections.iter().map(|c| c.bytes_from_hop).sum(),
+            bytes_received: received,
+            paths: self.paths.iter().map(path).collect(),
             ..AssociationReport::default()
         };
         Report {
