@@ -428,6 +428,9 @@ fn the_dashboard_asks_for_metrics_that_there_are() {
         }
     }
     assert!(used.len() >= 20, "the dashboard shows {} metrics only", used.len());
+    for name in known.iter().filter(|name| name.starts_with("lasthop_path_")) {
+        assert!(used.contains(name), "the dashboard does not show {name}");
+    }
 }
 
 #[test]
@@ -445,6 +448,34 @@ fn every_panel_of_the_dashboard_asks_the_chosen_data_source() {
     let datasource = variables.iter().find(|v| v["name"] == "datasource").unwrap();
     assert_eq!(datasource["type"], "datasource");
     assert_eq!(datasource["query"], "prometheus");
+}
+
+#[test]
+fn lines_of_several_paths_are_told_apart() {
+    let dashboard: serde_json::Value = serde_json::from_str(DASHBOARD).unwrap();
+    for panel in dashboard["panels"].as_array().unwrap() {
+        for target in panel["targets"].as_array().into_iter().flatten() {
+            let (query, legend) = (target["expr"].as_str(), target["legendFormat"].as_str());
+            let of_paths = query.is_some_and(|query| query.contains("lasthop_path_"));
+            let whole =
+                legend.is_some_and(|legend| legend.starts_with("{{instance}} {{peer}} {{path}}"));
+            assert!(!of_paths || whole, "{target}");
+        }
+    }
+}
+
+#[test]
+fn no_panel_of_the_dashboard_covers_another() {
+    let dashboard: serde_json::Value = serde_json::from_str(DASHBOARD).unwrap();
+    let mut covered = BTreeSet::new();
+    for panel in dashboard["panels"].as_array().unwrap() {
+        let at = |side: &str| panel["gridPos"][side].as_u64().unwrap();
+        for y in at("y")..at("y") + at("h") {
+            for x in at("x")..at("x") + at("w") {
+                assert!(x < 24 && covered.insert((x, y)), "{}: {x}, {y}", panel["title"]);
+            }
+        }
+    }
 }
 
 proptest! {
