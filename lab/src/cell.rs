@@ -167,7 +167,18 @@ pub(crate) fn start_with_packets(
     if plan.scheme != Scheme::Srp {
         return Carrier::start(&plan.scheme, lab, family, program, patience);
     }
-    let mut carrier = Carrier::start_hop(&Hop::with_packets(), lab, family, program, patience)?;
+    start_hop_with_packets(&Hop::with_packets(), lab, family, program, patience)
+}
+
+/// A hop that carries packets too, ready for them.
+pub(crate) fn start_hop_with_packets(
+    hop: &Hop,
+    lab: &Lab,
+    family: Family,
+    program: &Path,
+    patience: Duration,
+) -> Result<Carrier, LabError> {
+    let mut carrier = Carrier::start_hop(hop, lab, family, program, patience)?;
     let what = "the mobile's way for packets";
     wait_for(patience, what, || {
         carrier.check()?;

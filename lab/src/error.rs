@@ -58,6 +58,9 @@ pub enum LabError {
     /// The kernel has no such congestion control.
     #[error("this kernel has no congestion control named {0}")]
     NoCongestionControl(String),
+    /// The kernel has no multipath TCP.
+    #[error("this kernel has no multipath TCP")]
+    NoMultipath,
 }
 
 impl LabError {

@@ -2,10 +2,12 @@
 //!
 //! The client's first line says which. `both NAME N`: the server sends the first N bytes of its
 //! content and ends its direction, and meanwhile takes what comes, remembered under the name.
-//! `lines`: every line is answered by the same line.
+//! `lines`: every line is answered by the same line. `paced US N`: the server says N bytes every so many microseconds,
+//! each time with their number and when they were due.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::sync::LazyLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -44,10 +46,20 @@ pub fn client_seed(seed: Seed) -> Seed {
 ///
 /// The namespace cannot be entered, or the address cannot be listened on.
 pub fn start(netns: &Netns, address: SocketAddr, seed: Seed) -> Result<Server, LabError> {
-    let habits =
-        Habits { name: "talk", most: MOST, stack: Some(STACK), multipath: false, converse };
-    Server::start(netns, address, seed, habits)
+    Server::start(netns, address, seed, HABITS)
 }
+
+/// The same, also for connections of multipath TCP.
+///
+/// # Errors
+///
+/// As [`start`], or the kernel has no multipath TCP.
+pub fn start_multipath(netns: &Netns, address: SocketAddr, seed: Seed) -> Result<Server, LabError> {
+    Server::start(netns, address, seed, Habits { multipath: true, ..HABITS })
+}
+
+const HABITS: Habits =
+    Habits { name: "talk", most: MOST, stack: Some(STACK), multipath: false, converse };
 
 fn converse(stream: TcpStream, shared: &Shared) -> io::Result<()> {
     let (stream, stop) = (&stream, &Stop::default());
@@ -57,6 +69,11 @@ fn converse(stream: TcpStream, shared: &Shared) -> io::Result<()> {
     let words: Vec<&str> = line.split_ascii_whitespace().collect();
     match words[..] {
         ["lines"] => answer_lines(reader, stream),
+        ["paced", every, length] => {
+            let number = |word: &str| word.parse().map_err(|_| io::ErrorKind::InvalidData);
+            let every = Duration::from_micros(number(every)?);
+            say_paced(stream, Pace { every, length: number(length)? as usize })
+        }
         ["both", name, n] => {
             let n = n.parse().map_err(|_| io::ErrorKind::InvalidData)?;
             let heard = shared.arrivals(name);
@@ -81,6 +98,87 @@ fn answer_lines(mut reader: impl BufRead, mut stream: &TcpStream) -> io::Result<
         }
         stream.write_all(&line)?;
     }
+}
+
+/// What a server says that keeps a pace.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Pace {
+    /// How often, whole microseconds.
+    pub every: Duration,
+    /// How many bytes each time, 17 to 65,536.
+    pub length: usize,
+}
+
+/// The least that is said each time: a number, a time, and something else.
+const LEAST: usize = 17;
+
+/// What times are counted from; both ends are in this process.
+static EPOCH: LazyLock<Instant> = LazyLock::new(Instant::now);
+
+impl Pace {
+    /// What is said the `n`th time, when it was due so long after the epoch.
+    fn record(self, n: u64, due: Duration) -> Vec<u8> {
+        let mut record = vec![n as u8; self.length];
+        record[..8].copy_from_slice(&n.to_be_bytes());
+        record[8..16].copy_from_slice(&(due.as_nanos() as u64).to_be_bytes());
+        record
+    }
+
+    fn check(self) -> io::Result<Self> {
+        let allowed = (LEAST..=CHUNK).contains(&self.length) && !self.every.is_zero();
+        if allowed { Ok(self) } else { Err(io::ErrorKind::InvalidInput.into()) }
+    }
+}
+
+/// Keeps a pace until the other end is gone. Who is late is not so the next time.
+fn say_paced(mut stream: &TcpStream, pace: Pace) -> io::Result<()> {
+    let pace = pace.check()?;
+    stream.set_nodelay(true)?;
+    let mut due = EPOCH.elapsed();
+    for n in 0.. {
+        thread::sleep(due.saturating_sub(EPOCH.elapsed()));
+        stream.write_all(&pace.record(n, due))?;
+        due += pace.every;
+    }
+    Ok(())
+}
+
+/// Listens to a server that keeps a pace: how long each of those that were due in the second span, after the first, took
+/// to be here in its order, from when it was due on. What has not come is waited for.
+///
+/// # Errors
+///
+/// The connection could not be made, broke, brought nothing for as long as `patience`, or something else than was said.
+pub fn paced(
+    client: &Client,
+    pace: Pace,
+    (settle, lasting): (Duration, Duration),
+    patience: Duration,
+) -> Result<Vec<Duration>, LabError> {
+    let talk = |e| LabError::io("listening to a pace", e);
+    pace.check().map_err(talk)?;
+    let stream = client.connect(patience)?;
+    let from = EPOCH.elapsed() + settle;
+    let request = format!("paced {} {}\n", pace.every.as_micros(), pace.length);
+    (&stream).write_all(request.as_bytes()).map_err(talk)?;
+    let mut reader = BufReader::with_capacity(CHUNK, &stream);
+    let (mut delays, mut record) = (Vec::new(), vec![0; pace.length]);
+    for n in 0.. {
+        reader.read_exact(&mut record).map_err(talk)?;
+        let now = EPOCH.elapsed();
+        let nanos = record[8..16].iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte));
+        let due = Duration::from_nanos(nanos);
+        if record != pace.record(n, due) {
+            return Err(LabError::Answer { who: "the server", what: format!("not number {n}") });
+        }
+        if due >= from + lasting {
+            break;
+        }
+        if due >= from {
+            delays.push(now.saturating_sub(due));
+        }
+    }
+    Ok(delays)
 }
 
 /// Sends the first `n` bytes of the content of `seed`, then the end; less if told to stop.
@@ -243,6 +341,17 @@ mod tests {
             }
             assert!(watched.lock().is_prefix_of(seed));
         }
+    }
+
+    #[test]
+    fn a_pace_is_kept() {
+        let (_server, client) = server();
+        let pace = Pace { every: Duration::from_millis(5), length: 100 };
+        let spans = (Duration::from_millis(50), Duration::from_millis(500));
+        let delays = paced(&client, pace, spans, PATIENCE).unwrap();
+        // Those due in half a second, whenever they came.
+        assert!((99..=101).contains(&delays.len()), "{}", delays.len());
+        assert!(delays.iter().any(|delay| *delay < pace.every), "{delays:?}");
     }
 
     #[test]

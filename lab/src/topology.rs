@@ -14,7 +14,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use lasthop_kernel::netns::{Netns, Prefix};
 use lasthop_radio::{Errors, LinkConfig, Loss, Pacing, QueueLimit, RadioConfig};
 use lasthop_units::{Duration, Rate, Seed};
-use socket2::{Domain, Socket, Type};
+use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::air::Air;
 use crate::error::LabError;
@@ -238,13 +238,8 @@ impl Lab {
     ///
     /// `ip` refused.
     pub fn route_beside(&self, n: usize) -> Result<(), LabError> {
-        let name = radio_beside(n);
         for family in self.families()? {
-            let gateway = address(family, network_beside(n), 1);
-            self.mobile.ip(&format!(
-                "route replace default via {gateway} dev {name} metric {}\n",
-                2000 + n
-            ))?;
+            self.mobile.ip(&format!("{}\n", way_beside(family, n)))?;
         }
         Ok(())
     }
@@ -324,6 +319,9 @@ impl Lab {
                 let gateway = address(family, net, 1);
                 host.ip(&format!("route change default via {gateway} congctl {name}\n"))?;
             }
+            for n in 1..=self.beside.len() {
+                self.mobile.ip(&format!("{} congctl {name}\n", way_beside(family, n)))?;
+            }
         }
         Ok(())
     }
@@ -367,6 +365,21 @@ impl Lab {
             None => address(family, 2, 2),
         }
     }
+}
+
+/// What `ip` is told for the mobile's default route by a radio beside the first.
+fn way_beside(family: Family, n: usize) -> String {
+    let (gateway, name) = (address(family, network_beside(n), 1), radio_beside(n));
+    format!("route replace default via {gateway} dev {name} metric {}", 2000 + n)
+}
+
+/// Whether the kernel lets `netns` have sockets of multipath TCP.
+///
+/// # Errors
+///
+/// The namespace cannot be entered.
+pub(crate) fn has_multipath(netns: &Netns) -> Result<bool, LabError> {
+    Ok(netns.enter(|| Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::MPTCP)).is_ok())?)
 }
 
 /// Whether the kernel has this congestion control for sockets of `netns`. It may load it first.

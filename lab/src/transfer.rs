@@ -206,7 +206,8 @@ impl Transfer {
         wait_until(moment, || self.check().and_then(|()| check()))
     }
 
-    fn check(&self) -> Result<(), LabError> {
+    /// Whether it still runs.
+    pub(crate) fn check(&self) -> Result<(), LabError> {
         if self.task.is_over() { Err(LabError::Early) } else { Ok(()) }
     }
 

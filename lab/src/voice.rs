@@ -1,9 +1,8 @@
-//! A call beside a download: 50 packets a second of 160 bytes from the fixed host to the mobile, as G.711 makes them, and
-//! what the one who listens gets.
+//! A call beside transfers: 50 packets a second of 160 bytes, as G.711 makes them, and what the one who listens gets.
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::panic;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -35,10 +34,14 @@ pub struct Call {
 }
 
 impl Call {
+    /// Packets that did not come.
+    pub fn lost(&self) -> u64 {
+        self.sent.saturating_sub(self.delays.len() as u64)
+    }
+
     /// The share of packets that did not come.
     pub fn residual_loss(&self) -> f64 {
-        let lost = self.sent.saturating_sub(self.delays.len() as u64);
-        lost as f64 / self.sent.max(1) as f64
+        self.lost() as f64 / self.sent.max(1) as f64
     }
 
     /// The delay, one way, that so many per mille of those that came did not exceed.
@@ -71,10 +74,33 @@ pub fn call(plan: &Plan, program: &Path, stop: &Stop) -> Result<Call, LabError> 
         };
         let first = bulk.first_byte_while(check)?;
         bulk.until_while(first + plan.settle, || Ok(()))?;
-        talk(&lab.fixed, &lab.mobile, SocketAddr::new(listener, PORT), plan.measured)
+        let at = SocketAddr::new(listener, PORT);
+        talk(&lab.fixed, &lab.mobile, at, plan.measured, stop)
     };
     let called = run();
     Ok(bulk.end(called)?.0)
+}
+
+/// A call both ways between a fixed host, at this address of its own, and a mobile whose packets go by lasthop, for so
+/// long or until `stop` is set; both directions together.
+pub(crate) fn both(
+    (fixed, mobile): (Netns, Netns),
+    server: IpAddr,
+    family: Family,
+    lasting: Duration,
+    stop: &Stop,
+) -> Result<Call, LabError> {
+    let at = |host| SocketAddr::new(host, PORT);
+    let (up, down) = thread::scope(|scope| {
+        let up = scope.spawn(|| talk(&mobile, &fixed, at(server), lasting, stop));
+        let down = talk(&fixed, &mobile, at(own(family)), lasting, stop);
+        (up.join().unwrap_or_else(|panic| panic::resume_unwind(panic)), down)
+    });
+    let (mut call, down) = (up?, down?);
+    call.sent += down.sent;
+    call.delays.extend(down.delays);
+    call.delays.sort_unstable();
+    Ok(call)
 }
 
 /// The mobile's address for packets.
@@ -84,19 +110,25 @@ fn own(family: Family) -> IpAddr {
     text.parse().unwrap_or(IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED))
 }
 
-/// Sends a call's packets from one host to an address of the other.
-fn talk(from: &Netns, to: &Netns, at: SocketAddr, lasting: Duration) -> Result<Call, LabError> {
+/// Sends a call's packets from one host to an address of the other, for so long or until `stop` is set.
+fn talk(
+    from: &Netns,
+    to: &Netns,
+    at: SocketAddr,
+    lasting: Duration,
+    stop: &Stop,
+) -> Result<Call, LabError> {
     let any = if at.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
     let io = |e| LabError::io("a call's socket", e);
     let listener = to.enter(|| UdpSocket::bind(at))?.map_err(io)?;
     let speaker = from.enter(|| UdpSocket::bind(any))?.map_err(io)?;
     listener.set_read_timeout(Some(Duration::from_millis(50))).map_err(io)?;
-    let (start, over) = (Instant::now(), AtomicBool::new(false));
+    let (start, over) = (Instant::now(), Stop::default());
     let mut call = Call::default();
     thread::scope(|scope| {
         let heard = scope.spawn(|| listen(&listener, start, &over));
         let mut packet = [0; LENGTH];
-        while start.elapsed() < lasting {
+        while start.elapsed() < lasting && !stop.is_set() {
             let now = start.elapsed().as_nanos() as u64;
             packet[..8].copy_from_slice(&now.to_be_bytes());
             packet[8..16].copy_from_slice(&call.sent.to_be_bytes());
@@ -106,8 +138,10 @@ fn talk(from: &Netns, to: &Netns, at: SocketAddr, lasting: Duration) -> Result<C
             let next = start + EVERY * call.sent as u32;
             thread::sleep(next.saturating_duration_since(Instant::now()));
         }
-        thread::sleep(LAST);
-        over.store(true, Ordering::Relaxed);
+        if !stop.is_set() {
+            thread::sleep(LAST);
+        }
+        over.set();
         call.delays = heard.join().unwrap_or_default();
     });
     call.delays.sort_unstable();
@@ -115,10 +149,10 @@ fn talk(from: &Netns, to: &Netns, at: SocketAddr, lasting: Duration) -> Result<C
 }
 
 /// How long each packet took that came, none counted twice.
-fn listen(listener: &UdpSocket, start: Instant, over: &AtomicBool) -> Vec<Duration> {
+fn listen(listener: &UdpSocket, start: Instant, over: &Stop) -> Vec<Duration> {
     let (mut delays, mut seen) = (Vec::new(), std::collections::HashSet::new());
     let mut packet = [0; 2 * LENGTH];
-    while !over.load(Ordering::Relaxed) {
+    while !over.is_set() {
         let Ok(LENGTH) = listener.recv(&mut packet) else { continue };
         let now = start.elapsed();
         let number =

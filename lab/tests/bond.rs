@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use lasthop_control as control;
 use lasthop_lab::arrivals::Received;
-use lasthop_lab::bond::{self, Bond, Way, longest_gap};
+use lasthop_lab::bond::{self, Bond, Load, Way, longest_gap};
 use lasthop_lab::topology::{Family, RADIO, Topology, link};
 use lasthop_lab::transfer::Direction;
 use lasthop_radio::{Errors, Loss, RadioConfig};
@@ -57,7 +57,7 @@ impl Scene {
     fn start(
         [first, second]: [RadioConfig; 2],
         links: Vec<String>,
-        how: (Direction, Family),
+        (direction, family): (Direction, Family),
     ) -> Option<Self> {
         let program = common::program()?;
         common::prefer_this_thread();
@@ -65,7 +65,8 @@ impl Scene {
         let control = ControlSocket::new();
         let mobile = vec!["--control".to_owned(), control.0.to_string_lossy().into_owned()];
         let way = Way::Srp(links);
-        let bond = Bond::start(topology, &way, how, &program, (mobile, PATIENCE));
+        let load = Load::of(direction, family);
+        let bond = Bond::start(topology, &way, &load, &program, (mobile, PATIENCE));
         Some(Self { bond: common::permitted(bond)?, control })
     }
 
@@ -83,7 +84,7 @@ impl Scene {
 
     /// Checks every byte that came.
     fn end(self) -> Received {
-        let ended = self.bond.end().unwrap();
+        let ended = self.bond.end().unwrap().remove(0);
         assert!(ended.is_right, "other bytes came than were sent");
         ended.received
     }

@@ -1,8 +1,12 @@
-//! A download by two links at once, beside each way that there is to have one.
+//! Two links at once, beside each way that there is to have them: a download, a short one, and a stream that keeps a pace.
 
-use anyhow::Result;
-use lasthop_lab::bond::{Bond, Measured, Way, interfaces};
+mod paced;
+mod short;
+
+use anyhow::{Context, Result};
+use lasthop_lab::bond::{Bond, Load, Measured, Way, interfaces};
 use lasthop_lab::cell::Silence;
+use lasthop_lab::client::Stop;
 use lasthop_lab::topology::{Family, Topology, link};
 use lasthop_lab::transfer::Direction;
 use lasthop_radio::{Errors, Loss, RadioConfig};
@@ -117,6 +121,38 @@ impl Scheme {
             _ => self.name().to_owned(),
         }
     }
+
+    fn way(self) -> Way {
+        match self {
+            Self::Bond => Way::Srp(interfaces(2)),
+            // The first of each pair is no worse.
+            Self::Best => Way::Srp(Vec::new()),
+            Self::Switch => Way::Switch,
+            Self::Multipath(congestion) => Way::Multipath(congestion.to_owned()),
+        }
+    }
+
+    /// Starts it by two links, whose losses are those of every scheme in the cell of this name.
+    fn start(
+        self,
+        setting: &Setting,
+        cell: &str,
+        links: [Link; 2],
+        transfers: &[Direction],
+    ) -> Result<Bond> {
+        let [first, second] = links.map(Link::radio);
+        let topology = Topology { radio: first, beside: vec![second], ..Topology::default() };
+        let topology = setting.seeded(topology, cell);
+        let load = Load { transfers: transfers.to_vec(), family: Family::V4, call: false };
+        let more = (Vec::new(), PATIENCE);
+        Ok(Bond::start(topology, &self.way(), &load, process::lasthop()?, more)?)
+    }
+}
+
+/// The pair of a near and a far link that loses nothing, or this share on both.
+fn near_and_far(loss: f64) -> [Link; 2] {
+    let lost = if loss > 0.0 { Uniform(loss) } else { Nothing };
+    [Link(20, 20, lost), Link(10, 150, lost)]
 }
 
 /// Runs all cells.
@@ -130,29 +166,18 @@ pub(crate) fn run(setting: &Setting, report: &mut Report) {
             });
         }
     }
+    short::run(setting, report);
+    paced::run(setting, report);
 }
 
 fn measure(setting: &Setting, scheme: Scheme, cell: &Cell) -> Result<Row> {
-    let [first, second] = cell.links.map(Link::radio);
-    let topology = Topology { radio: first, beside: vec![second], ..Topology::default() };
-    let topology = setting.seeded(topology, cell.name);
-    let way = match scheme {
-        Scheme::Bond => Way::Srp(interfaces(2)),
-        // The first of each pair is no worse.
-        Scheme::Best | Scheme::Switch => Way::Srp(Vec::new()),
-        Scheme::Multipath(congestion) => Way::Multipath(congestion.to_owned()),
-    };
-    let how = (Direction::Download, Family::V4);
-    let program = process::lasthop()?;
-    let mut bond = Bond::start(topology, &way, how, program, (Vec::new(), PATIENCE))?;
+    let mut bond = scheme.start(setting, cell.name, cell.links, &[Direction::Download])?;
     bond.run(Duration::from_secs(5))?;
     let dark = Silence { after: Duration::from_secs(2), lasting: Duration::from_secs(3) };
     let time = Duration::from_secs(setting.choose(10, 30));
-    let measured = bond.measure(time, cell.dark.then_some(dark), |lab, to| match scheme {
-        Scheme::Switch => lab.prefer(to),
-        _ => Ok(()),
-    });
-    let Measured { goodput, share_of_sum, share_of_best, gap, sha256_ok } = measured?;
+    let outcome = bond.measure(time, cell.dark.then_some(dark), &Stop::default(), &mut |_| ())?;
+    let measured = outcome.transfers.into_iter().next().context("nothing was measured")?;
+    let Measured { goodput, share_of_sum, share_of_best, gap, sha256_ok } = measured;
     let ours = scheme == Scheme::Bond;
     let (longest, claim) = match cell.dark {
         true => (GAP_DARK, "no gap above 150 ms"),
