@@ -3,7 +3,7 @@ CARGO ?= cargo
 BIN := $(or $(CARGO_TARGET_DIR),target)
 export CARGO
 
-.PHONY: all build demo demo-handoff test lint purity requirements golden fuzz-smoke fuzz bench validate soak deb test-deb test-systemd clean
+.PHONY: all build demo demo-handoff demo-bond test lint purity requirements golden fuzz-smoke fuzz bench validate soak deb test-deb test-systemd clean
 
 all: build
 
@@ -23,6 +23,12 @@ demo-handoff:
 	tools/need demo
 	$(CARGO) build --locked --release -p lasthop -p lasthop-study-cli
 	$(BIN)/release/lasthop demo handoff $(DEMO)
+
+# A train with two modems and a dish, by all of them together and by what else there is. DEMO=--json and other options.
+demo-bond:
+	tools/need demo
+	$(CARGO) build --locked --release -p lasthop -p lasthop-study-cli
+	$(BIN)/release/lasthop demo bond $(DEMO)
 
 # Everything that must hold before a commit. The programs are built first because tests run them, with the
 # tests: alone their dependencies would have other features, and all be built twice.

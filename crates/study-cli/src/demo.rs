@@ -1,5 +1,6 @@
 //! `lasthop demo`: schemes side by side on the same bad radio.
 
+mod bond;
 mod handoff;
 mod packets;
 mod progress;
@@ -13,7 +14,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
-use lasthop_kernel::netns::become_root_of_a_user_namespace;
+use lasthop_kernel::netns::{Netns, NetnsError, become_root_of_a_user_namespace};
 use lasthop_lab::cell::{Isolation, Measured, Plan, measure};
 use lasthop_lab::client::Stop;
 use lasthop_lab::condition::Condition;
@@ -65,6 +66,8 @@ pub(crate) struct Options {
 /// Other demonstrations.
 #[derive(Subcommand, Debug)]
 enum Other {
+    /// Show a mobile that uses three links at once, beside other ways to have them
+    Bond(bond::Options),
     /// Show a mobile that moves from base to base while its connections go on
     Handoff(handoff::Options),
 }
@@ -177,8 +180,10 @@ impl Outcome {
 }
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
-    if let Some(Other::Handoff(options)) = &options.other {
-        return handoff::run(options);
+    match &options.other {
+        Some(Other::Bond(options)) => return bond::run(options),
+        Some(Other::Handoff(options)) => return handoff::run(options),
+        None => {}
     }
     let program = program()?;
     let place = place()?;
@@ -241,6 +246,19 @@ fn place() -> anyhow::Result<Isolation> {
         }
         Err(e) => Err(e.into()),
     }
+}
+
+/// Namespaces of this process's own, in a user namespace where it may not have them otherwise.
+fn require_namespaces() -> anyhow::Result<()> {
+    let permitted = || Netns::anonymous().map(drop);
+    match permitted() {
+        Err(NetnsError::NotPermitted(_)) => {}
+        other => return Ok(other?),
+    }
+    become_root_of_a_user_namespace()
+        .and_then(|()| permitted())
+        .map_err(LabError::from)
+        .context("the demonstration needs hosts of its own: run it as root")
 }
 
 /// The cells asked for, column by column, so that cells measured together differ in scheme.

@@ -3,11 +3,9 @@
 mod picture;
 mod table;
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use clap::Args;
 use lasthop_daemon::config::HopKind;
-use lasthop_kernel::netns::{Netns, NetnsError, become_root_of_a_user_namespace};
-use lasthop_lab::LabError;
 use lasthop_lab::client::Stop;
 use lasthop_lab::journey::{Crossing, Plan, Tale, travel};
 use lasthop_lab::roam::{self, Mode, Settings};
@@ -110,7 +108,7 @@ impl Outcome {
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let program = super::program()?;
-    require_namespaces()?;
+    super::require_namespaces()?;
     let stop = super::stop_on_signals()?;
     let mut outcomes = Vec::new();
     for mode in options.modes() {
@@ -163,17 +161,4 @@ fn travel_by(
     };
     picture.finish();
     Outcome { plan, mode, crossings, failure }
-}
-
-/// Namespaces of this process's own, in a user namespace where it may not have them otherwise.
-fn require_namespaces() -> anyhow::Result<()> {
-    let permitted = || Netns::anonymous().map(drop);
-    match permitted() {
-        Err(NetnsError::NotPermitted(_)) => {}
-        other => return Ok(other?),
-    }
-    become_root_of_a_user_namespace()
-        .and_then(|()| permitted())
-        .map_err(LabError::from)
-        .context("the demonstration needs hosts of its own: run it as root")
 }

@@ -4,9 +4,25 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use indicatif::ProgressBar;
+use lasthop_units::Rate;
 
 use super::lock;
 use crate::terminal;
+
+/// How wide a bar is that is full.
+const BAR: usize = 24;
+
+/// A rate as a bar, which is full at another rate.
+pub(super) fn bar(rate: Rate, full: Rate) -> String {
+    let share = rate.as_bps() as f64 / full.as_bps().max(1) as f64;
+    let mut long = (share * BAR as f64).round() as usize;
+    if rate > Rate::ZERO {
+        // Little is not nothing.
+        long = long.max(1);
+    }
+    let long = long.min(BAR);
+    format!("{}{}", "█".repeat(long), "·".repeat(BAR - long))
+}
 
 /// Shows how far the run has come, on the standard error.
 pub(super) struct Progress {
@@ -46,5 +62,20 @@ impl Progress {
     /// Nothing more comes.
     pub(super) fn finish(&self) {
         self.bar.finish_and_clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bar_is_as_long_as_its_rate() {
+        let filled = |mbps| {
+            let bar = bar(Rate::from_mbps(mbps), Rate::from_mbps(20));
+            (bar.matches('█').count(), bar.chars().count())
+        };
+        assert_eq!([filled(0), filled(10), filled(30)], [(0, BAR), (BAR / 2, BAR), (BAR, BAR)]);
+        assert!(bar(Rate::from_bps(1), Rate::from_mbps(20)).starts_with('█'));
     }
 }

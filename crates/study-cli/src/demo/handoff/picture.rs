@@ -8,10 +8,9 @@ use lasthop_lab::roam::{BASES, Mode};
 use lasthop_radio::Pacing;
 use lasthop_units::{Bytes, Rate};
 
+use crate::demo::progress::bar;
 use crate::terminal;
 
-/// How wide a bar is that is full.
-const BAR: usize = 24;
 /// How far apart bases are drawn.
 const COLUMN: usize = 16;
 
@@ -93,17 +92,6 @@ fn indent(place: usize) -> usize {
     2 + (place - 1) * COLUMN
 }
 
-fn bar(rate: Rate, full: Rate) -> String {
-    let share = rate.as_bps() as f64 / full.as_bps().max(1) as f64;
-    let mut long = (share * BAR as f64).round() as usize;
-    if rate > Rate::ZERO {
-        // Little is not nothing.
-        long = long.max(1);
-    }
-    let long = long.min(BAR);
-    format!("{}{}", "█".repeat(long), "·".repeat(BAR - long))
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -134,15 +122,5 @@ mod tests {
             assert_eq!(base, mobile);
         }
         assert!(drawing("t", &sight(None), Rate::ZERO).contains("dead zone"));
-    }
-
-    #[test]
-    fn a_bar_is_as_long_as_its_rate() {
-        let filled = |mbps| {
-            let bar = bar(Rate::from_mbps(mbps), Rate::from_mbps(20));
-            (bar.matches('█').count(), bar.chars().count())
-        };
-        assert_eq!([filled(0), filled(10), filled(30)], [(0, BAR), (BAR / 2, BAR), (BAR, BAR)]);
-        assert!(bar(Rate::from_bps(1), Rate::from_mbps(20)).starts_with('█'));
     }
 }
