@@ -49,10 +49,16 @@ impl Clients {
 
     /// The one of those that wait that has had least.
     pub(crate) fn next(&mut self, waiting: impl Iterator<Item = u16>) -> Option<u16> {
+        let next = self.advance(waiting)?;
+        self.of(next).all = self.now;
+        Some(next)
+    }
+
+    /// The same, and it need not be served now: nobody who waits has had less.
+    pub(crate) fn advance(&mut self, waiting: impl Iterator<Item = u16>) -> Option<u16> {
         let had = |client: &u16| self.served(*client).all.max(self.now);
         let next = waiting.min_by_key(had)?;
         self.now = had(&next);
-        self.of(next).all = self.now;
         Some(next)
     }
 

@@ -5,6 +5,8 @@ use core::time::Duration;
 use lasthop_wire::ip::Protocol;
 use lasthop_wire::packet::Packet;
 
+use crate::policy::Policy;
+
 /// Code points of calls and their signalling (RFC 4594 section 2.3): CS5, EF, VOICE-ADMIT and AF4x.
 const CALLS: [u8; 6] = [40, 46, 44, 34, 36, 38];
 /// The port of QUIC's most frequent use (RFC 9114 section 3.1).
@@ -32,6 +34,8 @@ pub struct PacketClass {
     pub doubled: bool,
     /// What the flow gets of what its host has, relative to the host's other flows and streams; at least 1.
     pub priority: u32,
+    /// Which of several paths may carry it; of a flow with packets that wait it is the first one's that counts.
+    pub policy: Policy,
 }
 
 impl PacketClass {
@@ -44,6 +48,7 @@ impl PacketClass {
         lifetime: Duration::from_secs(1),
         doubled: true,
         priority: 1,
+        policy: Policy::Speed,
     };
     /// The packets of a call: what is late is of no use.
     pub const CALL: Self = Self { lifetime: Duration::from_millis(250), ..Self::ORDINARY };

@@ -23,6 +23,21 @@ impl PathSet {
         self.0 |= 1 << path.0;
     }
 
+    /// Takes a path out.
+    pub fn remove(&mut self, path: PathId) {
+        self.0 &= !(1 << path.0);
+    }
+
+    /// There is none.
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// All of them, in the order of their names.
+    pub fn iter(self) -> impl Iterator<Item = PathId> {
+        (0..PATHS_MAX as u8).map(PathId).filter(move |path| self.contains(*path))
+    }
+
     /// Whether this is one of them.
     pub fn contains(self, path: PathId) -> bool {
         self.0 >> path.0 & 1 == 1

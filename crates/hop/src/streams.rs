@@ -4,6 +4,8 @@ use alloc::vec::Vec;
 
 use thiserror::Error;
 
+use crate::policy::Policy;
+
 /// Names one stream of one association. The mobile's are even, the base's odd; never reused.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct StreamId(pub u64);
@@ -123,6 +125,10 @@ pub trait Streams {
     /// streams ignores it.
     fn set_client(&mut self, _id: StreamId, _client: u32) {}
 
+    /// Says which paths may carry a stream; the peer is told, and the later value of the two ends counts. All are
+    /// [`Policy::Speed`] to begin with. A transport with one path to the peer ignores it.
+    fn set_policy(&mut self, _id: StreamId, _policy: Policy) {}
+
     /// Copies as much of `data` as there is room for; the number of bytes taken.
     ///
     /// # Errors
@@ -235,6 +241,11 @@ macro_rules! streams_of {
             fn set_client(&mut self, id: $crate::StreamId, client: u32) {
                 let $it = self;
                 $own.set_client(id, client);
+            }
+
+            fn set_policy(&mut self, id: $crate::StreamId, policy: $crate::Policy) {
+                let $it = self;
+                $own.set_policy(id, policy);
             }
 
             fn detach(&mut self, id: $crate::StreamId) -> Option<$crate::StreamState> {

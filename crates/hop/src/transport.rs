@@ -7,6 +7,7 @@ use lasthop_units::{Bytes, LinkEvent, Rate, Time};
 use crate::config::Limits;
 use crate::lane::PacketLane;
 use crate::path_id::{PathId, PathNumbers, PathSet};
+use crate::policy::PathStatus;
 use crate::saved_path::SavedPath;
 use crate::stats::{HopStats, PathStats};
 use crate::streams::Streams;
@@ -132,6 +133,10 @@ pub trait Transport: Streams + Sized {
     fn add_path(&mut self, _now: Time, _path: PathId) -> bool {
         false
     }
+
+    /// Says what a path costs; the peer is told. The path need not be there yet. A transport with one path to the peer
+    /// ignores it.
+    fn set_path_status(&mut self, _now: Time, _path: PathId, _status: PathStatus) {}
 
     /// Nothing may be sent by these paths until then: whether that is all of them.
     fn hold(&mut self, paths: PathSet, _until: Option<Time>) -> bool {

@@ -3,7 +3,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
-use lasthop_hop::{RecvState, StreamError, StreamId, Streams};
+use lasthop_hop::{Policy, RecvState, StreamError, StreamId, Streams};
 use lasthop_units::{Bytes, Duration, Time};
 use lasthop_wire::mhp::handoff::{Reopened, SessionId};
 use lasthop_wire::mhp::{Message, Opening, Refusal, ResetReason, Target};
@@ -522,6 +522,17 @@ impl Session {
         conn.priority = Some(priority);
         if let Some(stream) = conn.stream {
             hop.set_priority(stream, priority);
+        }
+        true
+    }
+
+    /// Says which of the hop's paths may carry a connection ([`Streams::set_policy`]). It stays with the connection from hop to
+    /// hop. Whether the connection is known.
+    pub fn set_policy(&mut self, hop: &mut impl Streams, id: ConnId, policy: Policy) -> bool {
+        let Some(conn) = self.table.get_mut(id) else { return false };
+        conn.policy = policy;
+        if let Some(stream) = conn.stream {
+            hop.set_policy(stream, policy);
         }
         true
     }

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use hashbrown::hash_map::IntoIter;
-use lasthop_hop::StreamId;
+use lasthop_hop::{Policy, StreamId};
 use lasthop_units::{Time, Timers};
 use lasthop_wire::mhp::{Opening, Refusal};
 
@@ -65,6 +65,8 @@ pub(crate) struct Conn {
     pub(crate) priority: Option<u32>,
     /// The name of the host that it is of; 0 if it was given none.
     pub(crate) client: u32,
+    /// Which of the hop's paths may carry it.
+    pub(crate) policy: Policy,
     deadline: Option<Time>,
 }
 
@@ -229,6 +231,7 @@ impl Table {
             origin: None,
             priority: None,
             client: 0,
+            policy: Policy::Speed,
             deadline: None,
         };
         self.remove(id);

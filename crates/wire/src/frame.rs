@@ -24,6 +24,8 @@ const RESET: u8 = 0x09;
 const CLOSE: u8 = 0x0a;
 const PRIORITY: u8 = 0x0b;
 const CLIENT: u8 = 0x0c;
+const POLICY: u8 = 0x0d;
+const PATH_STATUS: u8 = 0x0e;
 const STREAM: u8 = 0x10;
 const STREAM_FIN: u8 = 0x01;
 const STREAM_LEN: u8 = 0x02;
@@ -89,6 +91,23 @@ pub enum Frame<'a> {
         id: u64,
         /// The host's name; packets of the same host have the same.
         client: u32,
+    },
+    /// Which of the association's paths may carry the stream, both ways.
+    Policy {
+        /// The stream.
+        id: u64,
+        /// The policy's number: 0 for whichever is soonest, 1 for two at once, 2 for what costs less, and from 3 on a path
+        /// alone, that of this number less 3.
+        policy: u32,
+    },
+    /// What a path costs whoever has it, which both ends go by.
+    PathStatus {
+        /// The path.
+        path: u64,
+        /// Its cost, relative to others'; the largest number is that of a path that may carry nothing more.
+        cost: u32,
+        /// It carries what is to cost little as long as those that cost less carry fewer bits in a second than this.
+        below_bps: u64,
     },
     /// Bytes of a stream.
     Stream(StreamFrame<'a>),
@@ -256,6 +275,8 @@ impl<'a> Frames<'a> {
                 value_of(bytes).map(|(id, priority, r)| (Frame::Priority { id, priority }, r))
             }
             CLIENT => value_of(bytes).map(|(id, client, r)| (Frame::Client { id, client }, r)),
+            POLICY => value_of(bytes).map(|(id, policy, r)| (Frame::Policy { id, policy }, r)),
+            PATH_STATUS => path_status(bytes),
             STREAM..=0x13 => stream(kind, bytes),
             PACKET..=0x17 => {
                 PacketFrame::decode(kind, bytes).map(|(p, rest)| (Frame::Packet(p), rest))
@@ -280,7 +301,13 @@ fn reset(bytes: &[u8]) -> Option<(Frame<'_>, &[u8])> {
     Some((Frame::Reset { id, code, size }, rest))
 }
 
-/// A stream and 32 bits about it.
+fn path_status(bytes: &[u8]) -> Option<(Frame<'_>, &[u8])> {
+    let (path, cost, bytes) = value_of(bytes)?;
+    let (below_bps, rest) = varint::get(bytes)?;
+    Some((Frame::PathStatus { path, cost, below_bps }, rest))
+}
+
+/// A stream, or a path, and 32 bits about it.
 fn value_of(bytes: &[u8]) -> Option<(u64, u32, &[u8])> {
     let (id, value, rest) = pair(bytes)?;
     Some((id, u32::try_from(value).ok()?, rest))
@@ -403,6 +430,10 @@ fn put_fields<'o>(out: &'o mut [u8], frame: &Frame<'_>) -> Option<&'o mut [u8]> 
         Frame::Close { code } => (CLOSE, &[code]),
         Frame::Priority { id, priority } => (PRIORITY, &[id, u64::from(priority)]),
         Frame::Client { id, client } => (CLIENT, &[id, u64::from(client)]),
+        Frame::Policy { id, policy } => (POLICY, &[id, u64::from(policy)]),
+        Frame::PathStatus { path, cost, below_bps } => {
+            (PATH_STATUS, &[path, u64::from(cost), below_bps])
+        }
         Frame::Padding | Frame::Stream(_) | Frame::Packet(_) => return None,
     };
     let (first, mut out) = out.split_first_mut()?;
@@ -451,6 +482,8 @@ mod tests {
             Frame::Close { code: 3 },
             Frame::Priority { id: 5, priority: u32::MAX },
             Frame::Client { id: 8, client: 0xfeed },
+            Frame::Policy { id: 12, policy: 4 },
+            Frame::PathStatus { path: 7, cost: u32::MAX, below_bps: 2_000_000 },
             Frame::Stream(StreamFrame { id: 4, offset: 1 << 20, fin: false, data: b"some" }),
             Frame::Stream(StreamFrame { id: 4, offset: 0, fin: true, data: b"" }),
         ] {

@@ -11,6 +11,7 @@ use crate::config::Limits;
 use crate::evidence::Evidence;
 use crate::lane::PacketLane;
 use crate::path_id::{PATHS_MAX, PathId};
+use crate::policy::PathStatus;
 use crate::saved_path::SavedPath;
 use crate::stats::{HopStats, PathStats};
 use crate::transport::{CloseReason, Role, Transport};
@@ -193,6 +194,11 @@ impl<K: MobileLink> MobileEnd<K> {
         } else {
             self.association.add_path(now, path, base);
         }
+    }
+
+    /// What a path costs from now on, whether it is there yet or not; the base is told.
+    pub fn set_path_status(&mut self, now: Time, path: PathId, status: PathStatus) {
+        self.association.transport.set_path_status(now, path, status);
     }
 
     /// The association stands.

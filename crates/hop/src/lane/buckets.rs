@@ -12,11 +12,13 @@ pub(super) struct Buckets<const N: usize> {
     made: u16,
 }
 
-impl<const N: usize> Buckets<N> {
-    pub(super) fn new() -> Self {
+impl<const N: usize> Default for Buckets<N> {
+    fn default() -> Self {
         Self { slots: Box::new([0; N]), free: Vec::new(), made: 0 }
     }
+}
 
+impl<const N: usize> Buckets<N> {
     /// The bucket of a name.
     pub(super) fn bucket(name: u64) -> u16 {
         (name % N as u64) as u16
@@ -59,7 +61,7 @@ mod tests {
 
     #[test]
     fn a_bucket_keeps_its_slot_and_what_is_free_is_used_again() {
-        let mut buckets = Buckets::<8>::new();
+        let mut buckets = Buckets::<8>::default();
         assert_eq!(Buckets::<8>::bucket(19), 3);
         assert_eq!(
             (buckets.claim(3), buckets.claim(5), buckets.claim(3)),

@@ -26,6 +26,7 @@ pub(crate) use self::part::{PacketPart, Parts};
 use crate::clients::Clients;
 use crate::memory::{Lease, Memory};
 use crate::packets::{OutgoingPacket, PacketError, PacketStats};
+use crate::policy::Policy;
 
 /// Flows that are told apart, in each direction. Those whose names fall together are one.
 const FLOWS: usize = 1024;
@@ -168,7 +169,17 @@ impl PacketLane {
     }
 
     pub(crate) fn has_data(&self) -> bool {
-        self.outgoing.has_queued() || self.outgoing.has_lost()
+        self.policies().any(|policy| self.has_data_of(policy))
+    }
+
+    /// The same of packets of a policy.
+    pub(crate) fn has_data_of(&self, policy: Policy) -> bool {
+        self.outgoing.has_data(policy)
+    }
+
+    /// Policies that packets have or had.
+    pub(crate) fn policies(&self) -> impl Iterator<Item = Policy> {
+        self.outgoing.policies()
     }
 
     pub(crate) fn next_timeout(&self) -> Option<Time> {
@@ -191,48 +202,48 @@ impl PacketLane {
         result
     }
 
-    /// Hosts that have packets to send.
-    pub(crate) fn clients(&self) -> impl Iterator<Item = u16> {
-        self.outgoing.clients()
+    /// Hosts that have packets of a policy to send.
+    pub(crate) fn clients(&self, policy: Policy) -> impl Iterator<Item = u16> {
+        self.outgoing.clients(policy)
     }
 
-    /// The priorities together of a host's flows that have packets to send.
-    pub(crate) fn waiting(&self, client: u16) -> u64 {
-        self.outgoing.waiting(client)
+    /// The priorities together of a host's flows of a policy that have packets to send.
+    pub(crate) fn waiting(&self, policy: Policy, client: u16) -> u64 {
+        self.outgoing.waiting(policy, client)
     }
 
-    /// Writes those packets into a datagram that go before all else: what was lost, and what sparse flows have.
+    /// Writes those packets of a policy into a datagram that go before all else: what was lost, and what sparse flows have.
     pub(crate) fn write_first(
         &mut self,
         now: Time,
         hop: &HopView,
-        clients: &mut Clients,
+        of: (Policy, &mut Clients),
         w: &mut Writer<'_>,
         contents: &mut impl Parts,
     ) {
         let rest = (&mut self.pool, &mut self.stats);
-        self.outgoing.write_first(now, hop, clients, w, contents, rest);
+        self.outgoing.write_first(now, hop, of, w, contents, rest);
         self.settle();
     }
 
-    /// Writes a host's next packet into a datagram, as much of it as there is room for, or first what is left of the one
-    /// that was cut.
+    /// Writes a host's next packet of a policy into a datagram, as much of it as there is room for, or first what is left
+    /// of the one that was cut.
     pub(crate) fn write_next(
         &mut self,
         now: Time,
         hop: &HopView,
-        client: u16,
+        (policy, client): (Policy, u16),
         clients: &mut Clients,
         w: &mut Writer<'_>,
         contents: &mut impl Parts,
     ) {
         let rest = (&mut self.pool, &mut self.stats);
-        self.outgoing.write_next(now, hop, (client, clients), w, contents, rest);
+        self.outgoing.write_next(now, hop, (policy, client, clients), w, contents, rest);
         self.settle();
     }
 
-    /// What was written and is worth being sent once more soon.
-    pub(crate) fn poll_again(&mut self) -> Option<Again> {
+    /// What was written and is worth being sent once more soon, and which paths may carry it.
+    pub(crate) fn poll_again(&mut self) -> Option<(Again, Policy, PacketPart)> {
         self.outgoing.poll_again()
     }
 

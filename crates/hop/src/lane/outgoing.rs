@@ -1,5 +1,6 @@
 //! Packets on their way out: queued, sent, and sent again while they are worth it.
 
+mod flows;
 mod take_back;
 
 use alloc::collections::VecDeque;
@@ -15,9 +16,10 @@ use super::hop_view::HopView;
 use super::part::{PacketPart, Parts};
 use super::turns::{Turn, Turns};
 use super::{FLOWS, Pool};
-use crate::clients::{self, CLIENTS, Clients};
+use crate::clients::{CLIENTS, Clients};
 use crate::packet_class::PacketClass;
 use crate::packets::{OutgoingPacket, PacketStats};
+use crate::policy::{PerPolicy, Policy};
 
 /// Packets in all, whatever their size.
 const PACKETS_MAX: usize = 16 * 1024;
@@ -33,13 +35,15 @@ const PART_MAX: usize = (1 << 14) - 1;
 /// What was lost so often is sent twice at once from then on: those behind it have waited for long.
 const LOSSES: u8 = 2;
 
-/// What was written and is worth being sent once more soon.
+/// Why something that was written is worth being sent once more soon.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Again {
-    /// Of a sparse flow.
-    Sparse(PacketPart),
+    /// It is of a sparse flow.
+    Sparse,
     /// It was lost again and again.
-    Lost(PacketPart),
+    Lost,
+    /// It is to go by two paths.
+    Redundant,
 }
 
 /// A packet.
@@ -73,6 +77,8 @@ struct Slot {
 #[derive(Debug, Default)]
 struct Flow {
     bucket: u16,
+    /// Which paths may carry it, and its host among those of this policy.
+    policy: Policy,
     client: usize,
     /// What its packets are worth: as much as the one that is worth most, since they come in order.
     class: PacketClass,
@@ -87,7 +93,7 @@ struct Flow {
     packets: usize,
 }
 
-/// A host with its flows.
+/// A host with its flows of one policy.
 #[derive(Debug, Default)]
 struct Client {
     bucket: u16,
@@ -99,6 +105,24 @@ struct Client {
     flows: usize,
 }
 
+/// What waits of one policy.
+#[derive(Debug, Default)]
+struct Waiting {
+    clients: Vec<Client>,
+    client_buckets: Buckets<CLIENTS>,
+    /// Lost, and worth sending again.
+    repeats: VecDeque<PacketPart>,
+    /// The packet that is being cut, or did not fit into the last datagram.
+    current: Option<u32>,
+    queued: usize,
+}
+
+impl Waiting {
+    fn has_data(&self) -> bool {
+        self.queued > 0 || self.current.is_some() || !self.repeats.is_empty()
+    }
+}
+
 /// Packets on their way out.
 #[derive(Debug)]
 pub(super) struct Outgoing {
@@ -106,16 +130,10 @@ pub(super) struct Outgoing {
     free_slots: Vec<u32>,
     flows: Vec<Flow>,
     flow_buckets: Buckets<FLOWS>,
-    clients: Vec<Client>,
-    client_buckets: Buckets<CLIENTS>,
+    waiting: PerPolicy<Waiting>,
     next_number: u64,
-    /// Lost, and worth sending again.
-    repeats: VecDeque<PacketPart>,
     /// Written, and worth being sent once more soon.
-    again: Vec<Again>,
-    /// The packet that is being cut, or did not fit into the last datagram.
-    current: Option<u32>,
-    queued: usize,
+    again: Vec<(Again, PacketPart)>,
     bytes: usize,
 }
 
@@ -125,14 +143,10 @@ impl Outgoing {
             slots: Vec::new(),
             free_slots: Vec::new(),
             flows: Vec::new(),
-            flow_buckets: Buckets::new(),
-            clients: Vec::new(),
-            client_buckets: Buckets::new(),
+            flow_buckets: Buckets::default(),
+            waiting: PerPolicy::default(),
             next_number: 1,
-            repeats: VecDeque::new(),
             again: Vec::new(),
-            current: None,
-            queued: 0,
             bytes: 0,
         }
     }
@@ -147,39 +161,49 @@ impl Outgoing {
         self.flow_buckets.len()
     }
 
-    /// Some packet, or a part, was lost and is to be sent again.
-    pub(super) fn has_lost(&self) -> bool {
-        !self.repeats.is_empty()
+    /// Packets of a policy wait that were not sent yet, or were lost.
+    pub(super) fn has_data(&self, policy: Policy) -> bool {
+        self.waiting.get(policy).is_some_and(Waiting::has_data)
     }
 
-    /// Packets wait that were not sent yet.
-    pub(super) fn has_queued(&self) -> bool {
-        self.queued > 0 || self.current.is_some()
+    /// Policies that packets have or had.
+    pub(super) fn policies(&self) -> impl Iterator<Item = Policy> {
+        self.waiting.iter().map(|(policy, _)| policy)
     }
 
-    /// Hosts that have packets to send.
-    pub(super) fn clients(&self) -> impl Iterator<Item = u16> {
-        let begun = self.begun();
-        let all = self.clients.iter().enumerate();
+    /// Hosts that have packets of a policy to send.
+    pub(super) fn clients(&self, policy: Policy) -> impl Iterator<Item = u16> {
+        let begun = self.begun(policy);
+        let waiting = self.waiting.get(policy).into_iter();
+        let all = waiting.flat_map(|waiting| waiting.clients.iter().enumerate());
         let some = all.filter(move |(at, client)| client.queued > 0 || begun == Some(*at));
         some.map(|(_, client)| client.bucket)
     }
 
-    /// The priorities together of a host's flows that have packets to send.
-    pub(super) fn waiting(&self, client: u16) -> u64 {
-        let Some(at) = self.client_buckets.get(client) else { return 0 };
-        self.clients[at].backlogged.max(u64::from(self.begun() == Some(at)))
+    /// The priorities together of a host's flows of a policy that have packets to send.
+    pub(super) fn waiting(&self, policy: Policy, client: u16) -> u64 {
+        let Some(waiting) = self.waiting.get(policy) else { return 0 };
+        let Some(at) = waiting.client_buckets.get(client) else { return 0 };
+        waiting.clients[at].backlogged.max(u64::from(self.begun(policy) == Some(at)))
     }
 
-    /// The host whose packet is being cut, or did not fit into the last datagram.
-    fn begun(&self) -> Option<usize> {
-        let slot = &self.slots[self.current? as usize];
+    /// The host whose packet of a policy is being cut, or did not fit into the last datagram.
+    fn begun(&self, policy: Policy) -> Option<usize> {
+        let slot = &self.slots[self.waiting.get(policy)?.current? as usize];
         Some(self.flows[usize::from(slot.flow)].client)
     }
 
-    /// What was written and is worth being sent once more soon.
-    pub(super) fn poll_again(&mut self) -> Option<Again> {
-        self.again.pop()
+    /// What was written and is worth being sent once more soon, and which paths may carry it.
+    pub(super) fn poll_again(&mut self) -> Option<(Again, Policy, PacketPart)> {
+        let (again, part) = self.again.pop()?;
+        Some((again, self.policy_of(part), part))
+    }
+
+    /// Which paths may carry a part.
+    fn policy_of(&self, part: PacketPart) -> Policy {
+        let slot = self.slots.get(part.slot as usize);
+        let flow = slot.and_then(|slot| self.flows.get(usize::from(slot.flow)));
+        flow.map_or(Policy::Speed, |flow| flow.policy)
     }
 
     /// Whether a part that was sent may still be of use.
@@ -187,9 +211,9 @@ impl Outgoing {
         self.slot_of(part).is_some_and(|slot| now < slot.deadline)
     }
 
-    /// A host whose next flow sends less than its share, and may go before all others.
-    fn sparse(&self, clients: &Clients) -> Option<usize> {
-        self.clients.iter().position(|client| {
+    /// A host whose next flow of a policy sends less than its share, and may go before all others.
+    fn sparse(&self, policy: Policy, clients: &Clients) -> Option<usize> {
+        self.waiting.get(policy)?.clients.iter().position(|client| {
             let flow = client.turns.front().filter(|_| client.queued > 0);
             let flow = flow.and_then(|key| self.flows.get(usize::from(key)));
             flow.is_some_and(|flow| flow.turn.is_new() && !flow.queue.is_empty())
@@ -205,7 +229,7 @@ impl Outgoing {
         pool: &mut Pool,
         stats: &mut PacketStats,
     ) {
-        let (client, flow) = self.flow_of(packet);
+        let flow = self.flow_of(packet);
         let index = self.free_slots.pop().unwrap_or_else(|| {
             self.slots.push(Slot::default());
             self.slots.len() as u32 - 1
@@ -224,8 +248,9 @@ impl Outgoing {
         (slot.ecn_capable, slot.ce, slot.number, slot.cut) = (packet.ecn_capable, false, 0, 0);
         (slot.under_way, slot.losses) = (0, 0);
         self.bytes += packet.data.len();
-        self.queued += 1;
-        let host = &mut self.clients[client];
+        let waiting = self.waiting.of(of.policy);
+        waiting.queued += 1;
+        let host = &mut waiting.clients[of.client];
         host.backlogged -= if of.queue.is_empty() { 0 } else { u64::from(of.priority) };
         of.priority = packet.class.priority.max(1);
         host.backlogged += u64::from(of.priority);
@@ -236,29 +261,6 @@ impl Outgoing {
         if self.bytes > BYTES_MAX || self.slots.len() - self.free_slots.len() > PACKETS_MAX {
             stats.dropped_memory += self.shorten(pool);
         }
-    }
-
-    /// The host of a packet and its flow, made if there are none.
-    fn flow_of(&mut self, packet: &OutgoingPacket<'_>) -> (usize, u16) {
-        let bucket = Buckets::<FLOWS>::bucket(packet.flow ^ packet.client.rotate_left(32));
-        let (flow, new_flow) = self.flow_buckets.claim(bucket);
-        if !new_flow {
-            return (self.flows[flow].client, flow as u16);
-        }
-        let host = clients::bucket(packet.client);
-        let (client, _) = self.client_buckets.claim(host);
-        if self.clients.len() <= client {
-            self.clients.push(Client::default());
-        }
-        self.clients[client].bucket = host;
-        self.clients[client].flows += 1;
-        if self.flows.len() <= flow {
-            self.flows.push(Flow::default());
-        }
-        let of = &mut self.flows[flow];
-        (of.bucket, of.client, of.class) = (bucket, client, packet.class);
-        (of.codel, of.last) = (Codel::default(), 0);
-        (client, flow as u16)
     }
 
     /// Drops the first packets of the longest queue: how many.
@@ -276,14 +278,16 @@ impl Outgoing {
     fn pop(&mut self, flow: u16) -> Option<u32> {
         let of = self.flows.get_mut(usize::from(flow))?;
         let index = of.queue.pop_front()?;
-        self.queued -= 1;
-        let (client, left) = (of.client, if of.queue.is_empty() { of.priority } else { 0 });
-        let host = &mut self.clients[client];
+        let (policy, client) = (of.policy, of.client);
+        let left = if of.queue.is_empty() { of.priority } else { 0 };
+        let waiting = self.waiting.of(policy);
+        waiting.queued -= 1;
+        let host = &mut waiting.clients[client];
         host.queued -= 1;
         host.backlogged -= u64::from(left);
         if host.queued == 0 {
             // Its flows have nothing, and leave.
-            while self.next_flow(client).is_some() {}
+            while self.next_flow(policy, client).is_some() {}
         }
         Some(index)
     }
@@ -294,65 +298,68 @@ impl Outgoing {
         }
     }
 
-    /// Writes those packets into a datagram that go before all else: what was lost, and what sparse flows have.
+    /// Writes those packets of a policy into a datagram that go before all else: what was lost, and what sparse flows have.
     pub(super) fn write_first(
         &mut self,
         now: Time,
         hop: &HopView,
-        clients: &mut Clients,
+        (policy, clients): (Policy, &mut Clients),
         w: &mut Writer<'_>,
         contents: &mut impl Parts,
         (pool, stats): (&mut Pool, &mut PacketStats),
     ) {
-        while let Some(part) = self.repeats.pop_front() {
+        while let Some(part) = self.waiting.get_mut(policy).and_then(|of| of.repeats.pop_front()) {
             let Some(slot) = self.slot_of(part) else { continue };
             if now >= slot.deadline {
                 self.give_up(part.slot, pool, stats);
                 continue;
             }
             let Some(written) = self.put(now, part, hop, clients, w, contents) else {
-                return self.repeats.push_front(part);
+                return self.waiting.of(policy).repeats.push_front(part);
             };
             stats.repeated += 1;
             let slot = &self.slots[part.slot as usize];
             if usize::from(written) == slot.data.len() {
                 if slot.ordered && slot.losses >= LOSSES {
-                    self.again.push(Again::Lost(part));
+                    self.again.push((Again::Lost, part));
                 } else if slot.sparse && self.has_company(hop) {
-                    self.again.push(Again::Sparse(part));
+                    self.again.push((Again::Sparse, part));
                 }
             }
             if let Some(rest) = part.after(written) {
-                return self.repeats.push_front(rest);
+                return self.waiting.of(policy).repeats.push_front(rest);
             }
         }
-        while let Some(client) = self.begun().or_else(|| self.sparse(clients)) {
+        while let Some(client) = self.begun(policy).or_else(|| self.sparse(policy, clients)) {
             let before = w.len();
-            let bucket = self.clients[client].bucket;
-            self.write_next(now, hop, (bucket, clients), w, contents, (pool, stats));
+            let bucket = self.waiting.of(policy).clients[client].bucket;
+            let of = (policy, bucket, &mut *clients);
+            self.write_next(now, hop, of, w, contents, (pool, stats));
             if w.len() == before {
                 return;
             }
         }
     }
 
-    /// Writes a host's next packet into a datagram, as much of it as there is room for, or first what is left of the one
-    /// that was cut.
+    /// Writes a host's next packet of a policy into a datagram, as much of it as there is room for, or first what is left
+    /// of the one that was cut.
     pub(super) fn write_next(
         &mut self,
         now: Time,
         hop: &HopView,
-        (client, clients): (u16, &mut Clients),
+        (policy, client, clients): (Policy, u16, &mut Clients),
         w: &mut Writer<'_>,
         contents: &mut impl Parts,
         (pool, stats): (&mut Pool, &mut PacketStats),
     ) {
         loop {
-            if self.current.is_none() {
-                let Some(at) = self.client_buckets.get(client) else { return };
-                self.current = self.next(now, hop, at, pool, stats);
+            let Some(waiting) = self.waiting.get(policy) else { return };
+            if waiting.current.is_none() {
+                let Some(at) = waiting.client_buckets.get(client) else { return };
+                let next = self.next(now, hop, (policy, at), pool, stats);
+                self.waiting.of(policy).current = next;
             }
-            let Some(index) = self.current else { return };
+            let Some(index) = self.waiting.of(policy).current else { return };
             let slot = &self.slots[index as usize];
             // What has begun to leave may still wait for its turn too long, in a silence for instance.
             if now > slot.deadline.max(slot.queued_at + slot.class.lifetime) {
@@ -365,7 +372,7 @@ impl Outgoing {
             let slot = &mut self.slots[index as usize];
             slot.cut += usize::from(written);
             if slot.cut == length {
-                self.current = None;
+                self.waiting.of(policy).current = None;
             }
             return;
         }
@@ -376,12 +383,12 @@ impl Outgoing {
         &mut self,
         now: Time,
         hop: &HopView,
-        client: usize,
+        (policy, client): (Policy, usize),
         pool: &mut Pool,
         stats: &mut PacketStats,
     ) -> Option<u32> {
         loop {
-            let flow = self.next_flow(client)?;
+            let flow = self.next_flow(policy, client)?;
             let sparse = self.flows[usize::from(flow)].turn.is_new();
             let index = self.pop(flow)?;
             let (slot, of) = (&mut self.slots[index as usize], &mut self.flows[usize::from(flow)]);
@@ -414,8 +421,10 @@ impl Outgoing {
             stats.bytes_sent += slot.data.len() as u64;
             let whole = PacketPart { slot: index, number, offset: 0, len: slot.data.len() as u16 };
             slot.sparse = sparse && slot.class.doubled;
-            if slot.sparse && self.has_company(hop) {
-                self.again.push(Again::Sparse(whole));
+            if policy == Policy::Redundant {
+                self.again.push((Again::Redundant, whole));
+            } else if slot.sparse && self.has_company(hop) {
+                self.again.push((Again::Sparse, whole));
             }
             return Some(index);
         }
@@ -423,20 +432,7 @@ impl Outgoing {
 
     /// Whether something else is to be sent. Where there is nothing, copies of whole datagrams do better.
     fn has_company(&self, hop: &HopView) -> bool {
-        hop.busy || self.queued > 0
-    }
-
-    /// Whose turn it is of a host's flows. Those that have nothing leave.
-    fn next_flow(&mut self, client: usize) -> Option<u16> {
-        while let Some(flow) = self.clients[client].turns.front() {
-            let of = &mut self.flows[usize::from(flow)];
-            let has_some = !of.queue.is_empty();
-            if self.clients[client].turns.admits(&mut of.turn, has_some, of.priority) {
-                return Some(flow);
-            }
-            self.release(flow);
-        }
-        None
+        hop.busy || self.waiting.values().any(|of| of.queued > 0)
     }
 
     fn slot_of(&self, part: PacketPart) -> Option<&Slot> {
@@ -475,9 +471,9 @@ impl Outgoing {
         }
         let written = PacketPart { len: len as u16, ..part };
         contents.push(written);
-        let of = &self.flows[usize::from(slot.flow)];
-        let client = &self.clients[of.client];
-        let priorities = client.backlogged.max(of.priority.into());
+        let (flow, priority) = (slot.flow, self.flows[usize::from(slot.flow)].priority);
+        let client = self.client_of(flow);
+        let priorities = client.backlogged.max(priority.into());
         clients.charge_packets(client.bucket, w.len() - before, priorities);
         if len == total {
             self.slots[part.slot as usize].under_way += 1;
@@ -560,7 +556,8 @@ impl Outgoing {
         }
         if now < slot.deadline {
             slot.losses = slot.losses.saturating_add(1);
-            return self.repeats.push_back(part);
+            let policy = self.flows[usize::from(slot.flow)].policy;
+            return self.waiting.of(policy).repeats.push_back(part);
         }
         self.give_up(part.slot, pool, stats);
     }
@@ -578,9 +575,10 @@ impl Outgoing {
 
     /// A packet is over, whatever became of it.
     fn forget(&mut self, index: u32, pool: &mut Pool) {
-        // It may be over in the middle.
-        self.current = self.current.filter(|current| *current != index);
         let slot = &mut self.slots[index as usize];
+        // It may be over in the middle.
+        let waiting = self.waiting.of(self.flows[usize::from(slot.flow)].policy);
+        waiting.current = waiting.current.filter(|current| *current != index);
         let data = core::mem::take(&mut slot.data);
         self.bytes -= data.len();
         pool.give(data);
@@ -590,19 +588,5 @@ impl Outgoing {
         self.free_slots.push(index);
         self.flows[usize::from(flow)].packets -= 1;
         self.release(flow);
-    }
-
-    /// A flow that waits for no turn gives up its bucket once nothing of it is on its way.
-    fn release(&mut self, flow: u16) {
-        let of = &self.flows[usize::from(flow)];
-        if of.packets > 0 || of.turn.is_listed() {
-            return;
-        }
-        let client = &mut self.clients[of.client];
-        client.flows -= 1;
-        if client.flows == 0 {
-            self.client_buckets.release(client.bucket);
-        }
-        self.flow_buckets.release(of.bucket);
     }
 }

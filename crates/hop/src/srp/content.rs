@@ -3,6 +3,8 @@
 use smallvec::SmallVec;
 
 use crate::lane::{PacketPart, Parts};
+use crate::path_id::PathId;
+use crate::policy::Policy;
 
 /// A piece of a stream to put into a datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,6 +25,8 @@ pub(super) enum Content {
     Blocked,
     Priority { stream: u64 },
     Client { stream: u64 },
+    Policy { stream: u64 },
+    PathStatus { path: PathId },
     Packet(PacketPart),
 }
 
@@ -47,3 +51,6 @@ pub(super) enum Load {
     /// What is new of streams: what was lost is left to a path that brings it sooner.
     New,
 }
+
+/// The same of each policy of which it is to carry something.
+pub(super) type Loads = SmallVec<[(Policy, Load); 1]>;

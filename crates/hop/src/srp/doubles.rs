@@ -6,6 +6,7 @@ use core::time::Duration;
 use lasthop_units::Time;
 
 use super::content::Content;
+use crate::policy::Policy;
 
 /// What is sparse is sent once more where more than the first share is lost, and twice more where more than the
 /// second is.
@@ -24,6 +25,8 @@ const SAVED_MAX: u64 = 16 * 1024;
 pub(super) struct Double {
     at: Time,
     pub(super) content: Content,
+    /// Which paths may carry it.
+    pub(super) policy: Policy,
     /// How often again after that.
     more: u8,
     /// What it costs of what may be spent.
@@ -46,9 +49,9 @@ impl Doubles {
         Self { queue: VecDeque::new(), earned: 0, budget: SAVED_MAX, lossy: [None; 2] }
     }
 
-    /// When the next is to be sent.
-    pub(super) fn next(&self) -> Option<Time> {
-        self.queue.front().map(|double| double.at)
+    /// The next, and when it is to be sent.
+    pub(super) fn next(&self) -> Option<(Time, &Double)> {
+        self.queue.front().map(|double| (double.at, double))
     }
 
     /// What is to be sent now.
@@ -69,7 +72,7 @@ impl Doubles {
         now: Time,
         srtt: Duration,
         loss: f64,
-        (content, bytes): (Content, usize),
+        (content, policy, bytes): (Content, Policy, usize),
     ) {
         let losing = self.lossy.iter_mut().zip(DOUBLE_LOSS).filter_map(|(last, least)| {
             if loss > least {
@@ -79,20 +82,28 @@ impl Doubles {
         });
         let times = losing.count() as u8;
         if times > 0 {
-            self.add(now, srtt, content, times - 1, bytes as u64);
+            self.add(now, srtt, (content, policy), times - 1, bytes as u64);
         }
     }
 
     /// What was lost before, more than once, is sent again.
-    pub(super) fn add_lost(&mut self, now: Time, srtt: Duration, content: Content) {
-        self.add(now, srtt, content, 0, 0);
+    pub(super) fn add_lost(&mut self, now: Time, srtt: Duration, what: (Content, Policy)) {
+        self.add(now, srtt, what, 0, 0);
     }
 
-    fn add(&mut self, now: Time, srtt: Duration, content: Content, more: u8, cost: u64) {
+    fn add(
+        &mut self,
+        now: Time,
+        srtt: Duration,
+        (content, policy): (Content, Policy),
+        more: u8,
+        cost: u64,
+    ) {
         let after = (srtt / AFTER.0).min(AFTER.1);
         // The round trip may have become shorter since the last was added.
         let last = self.queue.back().map_or(now, |last| last.at);
-        self.queue.push_back(Double { at: (now + after).max(last), content, more, cost });
+        let at = (now + after).max(last);
+        self.queue.push_back(Double { at, content, policy, more, cost });
     }
 
     /// Whether that much may be spent.
@@ -110,7 +121,8 @@ impl Doubles {
         if let Some(double) = self.queue.pop_front() {
             self.budget -= double.cost;
             if double.more > 0 {
-                self.add(now, srtt, double.content, double.more - 1, double.cost);
+                let what = (double.content, double.policy);
+                self.add(now, srtt, what, double.more - 1, double.cost);
             }
         }
     }

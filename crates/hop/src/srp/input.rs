@@ -2,17 +2,19 @@
 
 use core::mem::take;
 
-use lasthop_units::{Bytes, Time};
+use lasthop_units::{Bytes, Rate, Time};
 use lasthop_wire::frame::{Ack, Frame, FrameError, Frames};
 
 use super::close_state::CloseState;
 use super::content::Content;
 use super::path::Path;
 use super::recovery::Purpose;
+use super::statuses::Statuses;
 use super::streams::StreamSet;
 use super::{Srp, Violation};
 use crate::lane::{Contradiction, PacketLane};
 use crate::path_id::PathId;
+use crate::policy::PathStatus;
 use crate::transport::CloseReason;
 
 impl Srp {
@@ -103,6 +105,12 @@ impl Srp {
                 }
                 self.lane().handle(now, packet).map_err(|Contradiction| Violation)?;
             }
+            Frame::PathStatus { path, cost, below_bps } => {
+                if let Ok(path) = u8::try_from(*path) {
+                    let status = PathStatus { cost: *cost, below: Rate::from_bps(*below_bps) };
+                    self.change_status(now, PathId(path), status, false);
+                }
+            }
             frame => {
                 let (span, rate) = (self.span(), self.pacing_rate());
                 self.streams.on_frame(frame, span, rate)?;
@@ -156,7 +164,7 @@ impl Srp {
     /// What counts as lost is due again (SRP-4): by an acknowledgement of the numbers from `covered`
     /// on, or by the time that has passed.
     pub(super) fn find_losses(&mut self, now: Time, p: usize, covered: Option<u64>) {
-        let Self { paths, streams, packets, stats, .. } = self;
+        let Self { paths, streams, packets, statuses, stats, .. } = self;
         let Path { recovery, mtu, overhead, rate, .. } = &mut paths[p];
         let loss = rate.loss();
         recovery.find_losses(now, covered, |sent| {
@@ -166,8 +174,8 @@ impl Srp {
             } else {
                 mtu.on_lost(sent.size as usize - *overhead, loss);
             }
-            for content in take(&mut sent.contents) {
-                lose(now, content, streams, packets.as_deref_mut());
+            for content in sent.take_stake() {
+                lose(now, content, (streams, packets.as_deref_mut(), statuses));
             }
         });
     }
@@ -177,10 +185,10 @@ impl Srp {
 pub(super) fn lose(
     now: Time,
     content: Content,
-    streams: &mut StreamSet,
-    packets: Option<&mut PacketLane>,
+    (streams, packets, statuses): (&mut StreamSet, Option<&mut PacketLane>, &mut Statuses),
 ) {
     match (content, packets) {
+        (Content::PathStatus { path }, _) => statuses.queue(path),
         (Content::Packet(part), Some(lane)) => lane.on_lost(now, part),
         _ => streams.on_lost(content),
     }

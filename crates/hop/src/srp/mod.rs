@@ -37,10 +37,12 @@ mod rate;
 mod received;
 mod recovery;
 mod sample;
+mod statuses;
 mod streams;
 mod timer;
 mod trains;
 mod transport;
+mod twice;
 mod windowed;
 
 #[cfg(test)]
@@ -61,6 +63,7 @@ use crate::transport::Role;
 use close_state::CloseState;
 use doubles::Doubles;
 use path::Path;
+use statuses::Statuses;
 use streams::StreamSet;
 
 /// A peer that breaks its credit or contradicts itself.
@@ -83,6 +86,7 @@ pub struct Srp {
     packet_max: Bytes,
     /// The ways to the peer, one at least.
     paths: Vec<Path>,
+    statuses: Statuses,
     close_state: CloseState,
     /// Counters that outlive an association; the parts have the rest.
     stats: HopStats,
@@ -99,6 +103,7 @@ impl Srp {
             doubles: Doubles::new(),
             packet_max: peer.packet_max,
             paths: vec![Path::new(&config, PathId::FIRST, overhead, now)],
+            statuses: Statuses::default(),
             close_state: CloseState::Open,
             stats: HopStats::default(),
             config,

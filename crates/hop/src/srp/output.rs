@@ -5,12 +5,14 @@ use lasthop_wire::frame::{Frame, Writer};
 use smallvec::SmallVec;
 
 use super::Srp;
-use super::content::{Content, Contents, Load};
+use super::content::{Content, Contents, Load, Loads};
 use super::pacer::Departure;
 use super::path::Path;
 use super::recovery::{Fate, Purpose, Sent};
+use super::streams::Written;
 use crate::clients::Hosts;
 use crate::lane::Again;
+use crate::policy::Policy;
 use crate::transport::Packet;
 
 /// The sender sends its floor in one of so many datagrams.
@@ -49,16 +51,18 @@ impl Srp {
         if free
             && self.paths[p].recovery.largest_acked() > 0
             && !(self.paths[p].mtu.gives_way() && self.has_data(now))
+            && !self.paths[p].status.is_spent()
             && let Some(size) = self.paths[p].mtu.probe(now)
         {
             return self.poll_mtu_probe(now, p, size, out);
         }
         // Credit ends soon when no more is left than leaves in a round trip.
         self.streams.queue_blocked(self.paths.iter().map(Path::round_trip_bytes).sum());
-        let load = if self.has_data(now) { self.load(p) } else { None };
-        let has_data = load.is_some();
-        let controls = self.streams.has_controls() && !quiet;
-        let data = load.filter(|_| free);
+        let loads = if self.has_new() { self.loads(p) } else { Loads::new() };
+        let double = self.doubles.due(now).is_some_and(|double| self.takes_double(p, &double));
+        let has_data = double || !loads.is_empty();
+        let controls = (self.streams.has_controls() || self.statuses.are_due()) && !quiet;
+        let data = (has_data && free).then_some(loads);
         self.paths[p].pacer.set_waiting(now, has_data && room);
         if paced && (!has_data || (!free && !self.paths[p].rate.is_window_driven())) {
             self.paths[p].pacer.on_idle();
@@ -68,6 +72,12 @@ impl Srp {
         }
         if self.paths[p].received.due().is_some_and(|t| t <= now) {
             return self.poll_ack(now, p, out);
+        }
+        if free && !has_data && self.has_twice(p) {
+            let packet = self.poll_twice(now, p, out);
+            if packet.is_some() {
+                return packet;
+            }
         }
         if free && !has_data && self.paths[p].window.is_none() {
             let path = &mut self.paths[p];
@@ -90,6 +100,12 @@ impl Srp {
     /// Streams or packets have something to send that was not sent or was lost.
     pub(super) fn has_new(&self) -> bool {
         self.streams.has_data() || self.packets.as_ref().is_some_and(|lane| lane.has_data())
+    }
+
+    /// The same of a policy, but for what is to be sent once more.
+    pub(super) fn has_data_of(&self, policy: Policy) -> bool {
+        self.streams.has_data_of(policy)
+            || self.packets.as_ref().is_some_and(|lane| lane.has_data_of(policy))
     }
 
     fn poll_close(&mut self, now: Time, out: &mut [u8]) -> Option<Packet> {
@@ -148,16 +164,19 @@ impl Srp {
         let exact = onset.is_some();
         let repeated: SmallVec<[Content; 4]> = onset
             .or_else(|| log.oldest())
-            .map(|s| s.contents.iter().copied().collect())
+            .map(|s| s.at_stake().iter().copied().collect())
             .unwrap_or_default();
         for content in repeated {
             self.repeat(now, content, exact, &mut w, &mut contents);
         }
-        if contents.is_empty() && self.load(p) == Some(Load::All) {
+        let mut loads = if contents.is_empty() { self.loads(p) } else { Loads::new() };
+        loads.retain(|(_, load)| *load == Load::All);
+        let is_first = self.by_arrival().first() == Some(&p);
+        if contents.is_empty() && (!loads.is_empty() || is_first) {
             // Nothing waits to be repeated: what waits to be sent elicits an answer as a ping does.
             // Packets are not: into a silence they would be sent for nothing.
-            self.streams.write_controls(&mut w, &mut contents);
-            self.write_data(now, p, Load::All, false, &mut w, &mut contents);
+            self.write_controls(&mut w, &mut contents);
+            self.write_data(now, p, &loads, false, &mut w, &mut contents);
         }
         if contents.is_empty() {
             w.put(&Frame::Ping);
@@ -193,7 +212,7 @@ impl Srp {
         &mut self,
         now: Time,
         p: usize,
-        data: Option<Load>,
+        data: Option<Loads>,
         out: &mut [u8],
     ) -> Option<Packet> {
         let room = self.paths[p].mtu.current().min(out.len());
@@ -205,10 +224,10 @@ impl Srp {
             w.put(&Frame::Floor(self.paths[p].recovery.log().floor()));
         }
         let mut contents = Contents::new();
-        self.streams.write_controls(&mut w, &mut contents);
-        if let Some(load) = data {
+        self.write_controls(&mut w, &mut contents);
+        if let Some(loads) = &data {
             self.paths[p].mtu.on_data_sent();
-            self.write_data(now, p, load, load == Load::All, &mut w, &mut contents);
+            self.write_data(now, p, loads, true, &mut w, &mut contents);
         }
         if contents.is_empty() {
             // Nothing elicits an acknowledgement; what was written is still worth sending.
@@ -219,6 +238,48 @@ impl Srp {
             w.put(&Frame::Urge);
         }
         Some(self.record(now, p, w.len(), contents, Kind::Eliciting))
+    }
+
+    /// Writes the frames that wait and are neither of streams nor packets, as far as there is room.
+    fn write_controls(&mut self, w: &mut Writer<'_>, contents: &mut Contents) {
+        self.streams.write_controls(w, contents);
+        self.statuses.write(w, contents);
+    }
+
+    /// Sends by this path too what another one was the first to carry.
+    fn poll_twice(&mut self, now: Time, p: usize, out: &mut [u8]) -> Option<Packet> {
+        let room = self.paths[p].mtu.current().min(out.len());
+        let mut w = Writer::new(&mut out[..room]);
+        let mut contents = Contents::new();
+        self.write_twice(now, p, &mut w, &mut contents);
+        (!contents.is_empty()).then(|| self.record(now, p, w.len(), contents, Kind::Copy))
+    }
+
+    /// Writes what another path was the first to carry, as far as there is room.
+    fn write_twice(&mut self, now: Time, p: usize, w: &mut Writer<'_>, contents: &mut Contents) {
+        for other in (0..self.paths.len()).filter(|other| *other != p) {
+            while let Some(content) = self.paths[other].twice.front() {
+                let before = contents.len();
+                if self.is_worth(now, content) {
+                    self.repeat(now, content, true, w, contents);
+                    if contents.len() == before && !contents.is_empty() {
+                        // The next datagram has more room.
+                        return;
+                    }
+                    contents[before..].iter().for_each(|sent| self.streams.on_sent_twice(*sent));
+                }
+                self.paths[other].twice.pop();
+            }
+        }
+    }
+
+    /// Whether the peer is not known to have what was sent.
+    fn is_worth(&self, now: Time, content: Content) -> bool {
+        match (content, &self.packets) {
+            (Content::Packet(part), Some(lane)) => lane.is_worth(now, part),
+            (Content::Data { stream, piece }, _) => self.streams.lacks(stream, &piece),
+            _ => false,
+        }
     }
 
     /// Writes once more what was sent before.
@@ -243,14 +304,12 @@ impl Srp {
     /// Writes what is to be sent once more, as far as there is room.
     fn write_doubles(&mut self, now: Time, p: usize, w: &mut Writer<'_>, contents: &mut Contents) {
         while let Some(double) = self.doubles.due(now) {
-            let worth = match (double.content, &self.packets) {
-                (Content::Packet(part), Some(lane)) => lane.is_worth(now, part),
-                (Content::Data { stream, piece }, _) => self.streams.lacks(stream, &piece),
-                _ => false,
-            };
-            if !worth || !self.doubles.affords(&double) {
+            if !self.is_worth(now, double.content) || !self.doubles.affords(&double) {
                 self.doubles.pop();
                 continue;
+            }
+            if !self.takes_double(p, &double) {
+                return;
             }
             let before = contents.len();
             match (double.content, &mut self.packets) {
@@ -278,34 +337,50 @@ impl Srp {
         &mut self,
         now: Time,
         p: usize,
-        load: Load,
+        loads: &Loads,
         with_packets: bool,
         w: &mut Writer<'_>,
         contents: &mut Contents,
     ) {
         if with_packets {
             self.write_doubles(now, p, w, contents);
+            if self.has_twice(p) && self.paths[p].twice.affords(w.room()) {
+                let before = w.len();
+                self.write_twice(now, p, w, contents);
+                self.paths[p].twice.spend(w.len() - before);
+            }
         }
         let lane = if with_packets { self.packets.take() } else { None };
         let mut lane = lane.map(|lane| (lane, self.hop_view(&self.paths[p])));
         let (rate, full) = (self.pacing_rate(), self.paths[p].mtu.current());
         let (streams, clients, copies) =
             (&mut self.streams, &mut self.clients, &mut self.paths[p].copies);
-        let mut sparse: SmallVec<[Content; 4]> = SmallVec::new();
+        let mut written: SmallVec<[Written; 4]> = SmallVec::new();
+        let all = || loads.iter().filter(|(_, load)| *load == Load::All).map(|(policy, _)| *policy);
+        // What is repeated is charged without a turn, and who has waited meanwhile may go before more of it.
+        let lanes = lane.iter().flat_map(|(lane, _)| all().flat_map(|of| lane.clients(of)));
+        clients.advance(lanes.chain(streams.clients(loads)));
         if let Some((lane, hop)) = &mut lane {
-            lane.write_first(now, hop, clients, w, contents);
+            all().for_each(|policy| lane.write_first(now, hop, (policy, clients), w, contents));
         }
-        if load == Load::All {
-            streams.write_lost(w, contents, clients, rate, |fresh| copies.earn(fresh));
+        for policy in all() {
+            let fresh = |fresh| copies.earn(fresh);
+            written.extend(streams.write_little(policy, w, contents, clients, (rate, full), fresh));
+        }
+        for policy in all() {
+            streams.write_lost(policy, w, contents, clients, rate, |fresh| copies.earn(fresh));
         }
         // Whose packets, and whose streams, have had their turn for nothing: what they have does not fit, or has no credit.
         let (mut no_packets, mut no_streams) = (Hosts::default(), Hosts::default());
         while w.room() > ROOM_MIN {
-            let lanes = lane.iter().flat_map(|(lane, _)| lane.clients());
+            let lanes =
+                lane.iter().flat_map(|(lane, _)| all().flat_map(|policy| lane.clients(policy)));
             let lanes = lanes.filter(|client| !no_packets.has(*client));
-            let others = streams.clients().filter(|client| !no_streams.has(*client));
+            let others = streams.clients(loads).filter(|client| !no_streams.has(*client));
             let Some(client) = clients.next(lanes.chain(others)) else { break };
-            let flows = lane.as_ref().map_or(0, |(lane, _)| lane.waiting(client));
+            let flows = lane
+                .as_ref()
+                .map_or(0, |(lane, _)| all().map(|policy| lane.waiting(policy, client)).sum());
             let waiting = streams.waiting(client);
             let less = clients.are_packets_next(client, flows, waiting);
             let packets = match (no_packets.has(client), no_streams.has(client)) {
@@ -315,18 +390,17 @@ impl Srp {
             let before = w.len();
             match &mut lane {
                 Some((lane, hop)) if packets => {
-                    lane.write_next(now, hop, client, clients, w, contents);
+                    for policy in all() {
+                        lane.write_next(now, hop, (policy, client), clients, w, contents);
+                        if w.len() > before {
+                            break;
+                        }
+                    }
                 }
                 _ => {
                     let fresh = |fresh| copies.earn(fresh);
-                    sparse.extend(streams.write_next(
-                        client,
-                        w,
-                        contents,
-                        clients,
-                        (rate, full, load),
-                        fresh,
-                    ));
+                    let rest = (rate, full, loads);
+                    written.extend(streams.write_next(client, w, contents, clients, rest, fresh));
                 }
             }
             if w.len() == before {
@@ -336,26 +410,32 @@ impl Srp {
         if let Some((lane, _)) = lane {
             self.packets = Some(lane);
         }
-        self.double(now, p, &sparse);
+        self.double(now, p, &written);
     }
 
     /// Notes what is to be sent once more of what was written: of packets, and of sparse streams where something else is
     /// to be sent. Where there is nothing else [`copies`](super::copies) do it.
-    fn double(&mut self, now: Time, p: usize, sparse: &[Content]) {
+    fn double(&mut self, now: Time, p: usize, written: &[Written]) {
         let (srtt, loss) = (self.paths[p].srtt(), self.paths[p].loss());
-        let busy = !sparse.is_empty() && self.has_new();
-        for content in sparse.iter().filter(|_| busy) {
-            if let Content::Data { piece, .. } = content {
-                self.doubles.add_sparse(now, srtt, loss, (*content, piece.len));
+        let several = self.paths.len() > 1;
+        let busy = written.iter().any(|written| written.sparse) && self.has_new();
+        for Written { content, policy, sparse } in written {
+            match content {
+                _ if several && *policy == Policy::Redundant => self.paths[p].twice.push(*content),
+                Content::Data { piece, .. } if busy && *sparse => {
+                    self.doubles.add_sparse(now, srtt, loss, (*content, *policy, piece.len));
+                }
+                _ => {}
             }
         }
-        while let Some(again) = self.packets.as_mut().and_then(|lane| lane.poll_again()) {
+        while let Some((again, policy, part)) = self.packets.as_mut().and_then(|l| l.poll_again()) {
+            let content = Content::Packet(part);
             match again {
-                Again::Sparse(part) => {
-                    let packet = (Content::Packet(part), part.len.into());
-                    self.doubles.add_sparse(now, srtt, loss, packet);
+                Again::Redundant if several => self.paths[p].twice.push(content),
+                Again::Redundant | Again::Sparse => {
+                    self.doubles.add_sparse(now, srtt, loss, (content, policy, part.len.into()));
                 }
-                Again::Lost(part) => self.doubles.add_lost(now, srtt, Content::Packet(part)),
+                Again::Lost => self.doubles.add_lost(now, srtt, (content, policy)),
             }
         }
     }
@@ -374,6 +454,7 @@ impl Srp {
         let size = len + path.overhead;
         self.stats.datagrams_sent += 1;
         path.sent += Bytes::from(size);
+        path.twice.earn(size);
         self.doubles.earn(size);
         let mut departure = Departure::default();
         if kind != Kind::NotEliciting {

@@ -12,8 +12,10 @@ use super::probes::Probes;
 use super::rate::RateControl;
 use super::received::Received;
 use super::recovery::Recovery;
+use super::twice::Twice;
 use crate::config::{HopConfig, Window};
 use crate::path_id::PathId;
+use crate::policy::PathStatus;
 use crate::saved_path::SavedPath;
 use crate::stats::PathStats;
 
@@ -50,6 +52,10 @@ pub(super) struct Path {
     pub(super) probes: Probes,
     /// What to send twice.
     pub(super) copies: Copies,
+    /// What it costs.
+    pub(super) status: PathStatus,
+    /// What is to go by another path too.
+    pub(super) twice: Twice,
     /// Until when nothing may be sent.
     pub(super) held_until: Option<Time>,
     /// What was sent by it and what came, with all headers.
@@ -77,6 +83,8 @@ impl Path {
             ),
             probes: Probes::new(now, window),
             copies: Copies::new(now),
+            status: PathStatus::FREE,
+            twice: Twice::default(),
             held_until: None,
             sent: Bytes::ZERO,
             came: Bytes::ZERO,
@@ -113,12 +121,17 @@ impl Path {
 
     /// It does not answer, or may not be used.
     pub(super) fn is_shut(&self) -> bool {
-        self.probes.is_silent() || self.held_until.is_some()
+        self.probes.is_silent() || self.held_until.is_some() || self.status.is_spent()
     }
 
-    /// It answers, as far as is known, and its round trip is known: what is sent there arrives.
+    /// It may be used and answers, as far as is known, and its round trip is known: what is sent there arrives.
     pub(super) fn carries(&self) -> bool {
         !self.is_shut() && self.recovery.round_trip().srtt().is_some()
+    }
+
+    /// The peer has answered there, and still does, as far as is known.
+    pub(super) fn answers(&self) -> bool {
+        !self.probes.is_silent() && self.recovery.round_trip().srtt().is_some()
     }
 
     /// How long until a full datagram that is sent now has arrived: half the least round trip, and the queue.

@@ -4,10 +4,12 @@ use lasthop_units::{Bytes, Rate, Time};
 use smallvec::SmallVec;
 
 use super::Srp;
-use super::content::Load;
+use super::content::{Load, Loads};
+use super::doubles::Double;
 use super::path::Path;
 use super::rate::RateControl;
 use crate::path_id::{PATHS_MAX, PathId};
+use crate::policy::{PathStatus, Policy};
 
 /// What is lost goes by a path that is slower than the fastest by such a part of its time, too.
 const LITTLE_LATER: u32 = 2;
@@ -22,6 +24,7 @@ impl Srp {
             let mut path = Path::new(&self.config, id, overhead, now);
             path.pacer.start(now);
             path.probes.request_ping();
+            path.status = self.statuses.of(id);
             self.paths.push(path);
         }
         is_name
@@ -58,13 +61,49 @@ impl Srp {
         places
     }
 
-    /// What this path is to carry of what is to be sent next: nothing where faster ones have delivered all of that before
-    /// it would arrive here (earliest completion first: Lim et al., CoNEXT 2017).
-    pub(super) fn load(&self, p: usize) -> Option<Load> {
+    /// Whether a path may carry what is of a policy.
+    pub(super) fn admits(&self, policy: Policy, p: usize) -> bool {
+        let (id, status) = (self.paths[p].id, self.paths[p].status);
+        let cheaper = || {
+            let cheaper = self.paths.iter().filter(move |path| path.status.cost < status.cost);
+            cheaper.filter(|path| path.carries())
+        };
+        let is_meant = match policy {
+            Policy::Speed | Policy::Redundant => true,
+            Policy::Only(only) => only == id,
+            Policy::Cheap => {
+                cheaper().next().is_none() || sum(cheaper().map(Path::pacing_rate)) < status.below
+            }
+        };
+        is_meant && !status.is_spent()
+    }
+
+    /// What this path is to carry of what waits, of each policy.
+    pub(super) fn loads(&self, p: usize) -> Loads {
+        let mut loads = Loads::new();
+        let packets = self.packets.iter().flat_map(|lane| lane.policies());
+        for policy in self.streams.policies().chain(packets) {
+            if !loads.iter().any(|(other, _)| *other == policy)
+                && self.has_data_of(policy)
+                && let Some(load) = self.load(p, policy)
+            {
+                loads.push((policy, load));
+            }
+        }
+        loads
+    }
+
+    /// What this path is to carry of what is to be sent next of a policy: nothing where faster ones have delivered all of
+    /// that before it would arrive here (earliest completion first: Lim et al., CoNEXT 2017).
+    pub(super) fn load(&self, p: usize, policy: Policy) -> Option<Load> {
+        if !self.admits(policy, p) {
+            return None;
+        }
         if self.paths.len() == 1 {
             return Some(Load::All);
         }
-        let order = self.by_arrival();
+        let mut order = self.by_arrival();
+        order.retain(|other| self.admits(policy, *other));
         let (at, first) = (order.iter().position(|other| *other == p)?, order.first()?);
         if at == 0 {
             return Some(Load::All);
@@ -75,22 +114,55 @@ impl Srp {
         let rate = sum(order[..at].iter().map(|faster| self.paths[*faster].pacing_rate()));
         let first = self.paths[*first].arrival();
         let until = |bytes| first + rate.time_for(Bytes::new(bytes));
-        let lost = self.streams.lost();
+        let lost = self.streams.lost(policy);
         // What holds up others goes the fastest way, if that has soon sent it, or one that is hardly slower.
         let soon = first + first / LITTLE_LATER;
         if lost > 0 && (self.paths[p].arrival() <= soon || until(lost) > soon) {
             return Some(Load::All);
         }
-        if until(lost + self.streams.backlog()) <= self.paths[p].latest_arrival() {
+        if until(lost + self.streams.backlog(policy)) <= self.paths[p].latest_arrival() {
             return None;
         }
         match lost {
             0 => Some(Load::All),
-            _ => self.streams.has_new().then_some(Load::New),
+            _ => self.streams.has_new(policy).then_some(Load::New),
         }
     }
 
-    /// A path does not answer, and others do: what was on its way there is sent by them.
+    /// Whether a path is to carry what is sent once more, before anything new.
+    pub(super) fn takes_double(&self, p: usize, double: &Double) -> bool {
+        self.load(p, double.policy) == Some(Load::All)
+    }
+
+    /// Whether another path has carried something that this one is to carry too, as soon as it has air to spare.
+    pub(super) fn has_twice(&self, p: usize) -> bool {
+        let others = || self.paths.iter().enumerate().filter(|(other, _)| *other != p);
+        self.paths[p].carries() && others().any(|(_, other)| other.twice.waits())
+    }
+
+    /// What a path costs has changed: as this end says, which tells the peer, or as the peer does.
+    pub(super) fn change_status(
+        &mut self,
+        now: Time,
+        id: PathId,
+        status: PathStatus,
+        is_ours: bool,
+    ) {
+        if !self.statuses.change(id, status) {
+            return;
+        }
+        if is_ours {
+            self.statuses.queue(id);
+        }
+        if let Some(p) = self.position(id) {
+            self.paths[p].status = status;
+            if status.is_spent() {
+                self.leave_silent(now, p);
+            }
+        }
+    }
+
+    /// A path does not answer, or may carry nothing more, and others do: what was on its way there is sent by them.
     pub(super) fn leave_silent(&mut self, now: Time, p: usize) {
         if self.paths.iter().enumerate().any(|(other, path)| other != p && path.carries()) {
             self.take_back(now, p);
@@ -116,9 +188,9 @@ impl Srp {
 
     /// What is on its way on a path is due again.
     fn take_back(&mut self, now: Time, p: usize) {
-        let Self { paths, streams, packets, .. } = self;
-        for content in paths[p].recovery.take_contents() {
-            super::input::lose(now, content, streams, packets.as_deref_mut());
+        let Self { paths, streams, packets, statuses, .. } = self;
+        for content in paths[p].recovery.take_back() {
+            super::input::lose(now, content, (streams, packets.as_deref_mut(), statuses));
         }
     }
 }

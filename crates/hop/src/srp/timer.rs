@@ -4,7 +4,6 @@ use lasthop_units::Time;
 
 use super::Srp;
 use super::close_state::CloseState;
-use super::content::Load;
 use super::path::Path;
 use crate::transport::{CloseReason, Transport as _};
 
@@ -36,14 +35,14 @@ impl Srp {
         let path = &self.paths[p];
         match timer {
             Timer::Pacing if path.sends_only_probes() || path.is_full() => None,
-            Timer::Pacing if self.has_new() && self.load(p).is_some() => {
+            Timer::Pacing if self.has_new() && !self.loads(p).is_empty() => {
                 Some(path.pacer.wake(path.air_time()))
             }
             Timer::Pacing => {
                 let turn = path.pacer.wake(path.air_time());
-                let copy = path.has_copies().then_some(turn);
-                let double = self.doubles.next().filter(|_| self.load(p) == Some(Load::All));
-                copy.into_iter().chain(double.map(|at| at.max(turn))).min()
+                let copy = (path.has_copies() || self.has_twice(p)).then_some(turn);
+                let double = self.doubles.next().filter(|(_, double)| self.takes_double(p, double));
+                copy.into_iter().chain(double.map(|(at, _)| at.max(turn))).min()
             }
             Timer::AckDelay => path.received.due(),
             Timer::LossDetection => path.recovery.loss_timer(),
@@ -93,7 +92,7 @@ impl Srp {
             path.rate.on_interruption();
             self.leave_silent(now, p);
         }
-        let answers = self.paths.iter().any(Path::carries);
+        let answers = self.paths.iter().any(Path::answers);
         if age >= self.config.silence_limit && !answers {
             self.close_state = CloseState::Closed(CloseReason::Silence);
         }

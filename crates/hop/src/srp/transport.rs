@@ -11,6 +11,7 @@ use crate::config::{HopConfig, Limits};
 use crate::lane::PacketLane;
 use crate::packets::PacketStats;
 use crate::path_id::{PathId, PathNumbers, PathSet};
+use crate::policy::{PathStatus, Policy};
 use crate::saved_path::SavedPath;
 use crate::stats::{HopStats, PathStats};
 use crate::streams::{RecvState, StreamError, StreamEvent, StreamId, StreamState, Streams};
@@ -51,6 +52,8 @@ impl Transport for Srp {
         self.streams.restart();
         core::mem::swap(&mut new.streams, &mut self.streams);
         new.packets = self.packets.take().map(|lane| lane.restarted(&new.config.memory));
+        new.statuses = self.statuses.restarted();
+        new.paths[0].status = new.statuses.of(PathId::FIRST);
         new.stats = self.stats;
         *self = new;
     }
@@ -94,6 +97,10 @@ impl Transport for Srp {
                 self.leave_silent(now, p);
             }
         }
+    }
+
+    fn set_path_status(&mut self, now: Time, path: PathId, status: PathStatus) {
+        self.change_status(now, path, status, true);
     }
 
     fn add_path(&mut self, now: Time, path: PathId) -> bool {
@@ -239,6 +246,10 @@ impl Streams for Srp {
 
     fn set_client(&mut self, id: StreamId, client: u32) {
         self.streams.set_client(id.0, client);
+    }
+
+    fn set_policy(&mut self, id: StreamId, policy: Policy) {
+        self.streams.set_policy(id.0, policy);
     }
 
     fn detach(&mut self, id: StreamId) -> Option<StreamState> {

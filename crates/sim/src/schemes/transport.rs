@@ -7,7 +7,7 @@ use lasthop_hop::mobile_tcp;
 use lasthop_hop::seal::Keypair;
 use lasthop_hop::{
     AssociationEvent, AssociationId, BareBase, BareBounds, BareMobile, Base, BaseEnd, BaseLinks,
-    CloseReason, HopConfig, Mobile, MobileEnd, MobileLink, PathId, RecvState, StreamError,
+    CloseReason, HopConfig, Mobile, MobileEnd, MobileLink, PathId, Policy, RecvState, StreamError,
     StreamEvent, StreamId, StreamState, Streams, Transmit,
 };
 use lasthop_tcp as tcp;
@@ -548,6 +548,12 @@ impl<S: End, M: End> Streams for Hop<S, M> {
     fn set_client(&mut self, id: StreamId, client: u32) {
         if let Some(streams) = self.streams_mut() {
             streams.set_client(id, client);
+        }
+    }
+
+    fn set_policy(&mut self, id: StreamId, policy: Policy) {
+        if let Some(streams) = self.streams_mut() {
+            streams.set_policy(id, policy);
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use lasthop_hop::Policy;
 use lasthop_session::{Config, ConnId, Event, Session};
 use lasthop_units::{Duration, Seed, Time};
 
@@ -11,6 +12,8 @@ use crate::side::{Account, EndKind, Side};
 
 /// How long an opening waits that met a bound.
 const RETRY: Duration = Duration::from_millis(50);
+/// Connections have these in turn.
+const POLICIES: [Policy; 3] = [Policy::Speed, Policy::Redundant, Policy::Cheap];
 
 /// The session of one association and the connections on it.
 #[derive(Debug)]
@@ -134,6 +137,7 @@ impl Applications {
             };
             // Hosts are told apart as those of packets are.
             session.set_client(&mut hop, id, index as u32 % 3);
+            session.set_policy(&mut hop, id, POLICIES[index % POLICIES.len()]);
             self.retry = Time::ZERO;
             self.to_open.pop_front();
             let side = Side::new(id, index, self.end, plan.application.clone(), self.seed);

@@ -1,6 +1,6 @@
 //! Bugs to plant into a hop, so that each checker is seen to find what it is there for.
 
-use lasthop_hop::{HopConfig, RecvState, StreamError, StreamEvent, StreamId, Streams};
+use lasthop_hop::{HopConfig, Policy, RecvState, StreamError, StreamEvent, StreamId, Streams};
 use lasthop_units::{Bytes, Duration};
 
 /// A bug to plant.
@@ -82,6 +82,10 @@ impl Streams for Flawed<'_> {
 
     fn set_client(&mut self, id: StreamId, client: u32) {
         self.streams.set_client(id, client);
+    }
+
+    fn set_policy(&mut self, id: StreamId, policy: Policy) {
+        self.streams.set_policy(id, policy);
     }
 
     fn poll_event(&mut self) -> Option<StreamEvent> {

@@ -1,5 +1,6 @@
 //! Packets that leave the lane unsent, for one that is better.
 
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use lasthop_units::Time;
@@ -17,15 +18,21 @@ impl Outgoing {
         stats: &mut PacketStats,
     ) -> Vec<Vec<u8>> {
         let mut taken = Vec::new();
-        let begun = self.current.take();
-        while let Some(part) = self.repeats.pop_front() {
+        let mut repeats = VecDeque::new();
+        let mut begun = Vec::new();
+        for waiting in self.waiting.values_mut() {
+            begun.extend(waiting.current.take());
+            repeats.append(&mut waiting.repeats);
+        }
+        for part in repeats {
             if self.slot_of(part).is_some() {
                 taken.push(part.slot);
                 // Other parts of it are of no more use.
                 self.slots[part.slot as usize].number = 0;
             }
         }
-        taken.extend(begun.filter(|index| !taken.contains(index)));
+        begun.retain(|index| !taken.contains(index));
+        taken.append(&mut begun);
         for flow in 0..self.flows.len() {
             while let Some(index) = self.pop(flow as u16) {
                 taken.push(index);

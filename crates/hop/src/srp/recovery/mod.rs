@@ -204,9 +204,13 @@ impl Recovery {
         spurious
     }
 
-    /// Takes what all datagrams of unknown fate carry: it goes another way. They may still be acknowledged.
-    pub(super) fn take_contents(&mut self) -> impl Iterator<Item = Content> {
-        self.log.unknown_mut().flat_map(|sent| core::mem::take(&mut sent.contents))
+    /// What all datagrams of unknown fate carry goes other ways from here on. They may still be acknowledged.
+    pub(super) fn take_back(&mut self) -> impl Iterator<Item = Content> {
+        let at_stake = self.log.unknown_mut().filter(|sent| !sent.at_stake().is_empty());
+        at_stake.flat_map(|sent| {
+            sent.purpose = Purpose::Elsewhere;
+            sent.contents.clone()
+        })
     }
 
     /// Gaps are losses: every datagram that a later one has overtaken by more than this hop is known

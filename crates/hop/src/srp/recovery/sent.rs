@@ -24,6 +24,8 @@ pub(in crate::srp) enum Purpose {
     MtuProbe,
     /// The same again, on air time that nothing else wanted.
     Copy,
+    /// What it carries goes by other paths since this one fell silent; it may still be acknowledged.
+    Elsewhere,
 }
 
 /// One datagram sent.
@@ -38,6 +40,19 @@ pub(in crate::srp) struct Sent {
     pub(in crate::srp) behind_us: u32,
     pub(in crate::srp) purpose: Purpose,
     pub(in crate::srp) contents: Contents,
+}
+
+impl Sent {
+    /// What is to be sent again if this one is lost: nothing where that is done already.
+    pub(in crate::srp) fn at_stake(&self) -> &[Content] {
+        if self.purpose == Purpose::Elsewhere { &[] } else { &self.contents }
+    }
+
+    /// The same; nothing is at stake any more.
+    pub(in crate::srp) fn take_stake(&mut self) -> Contents {
+        let contents = core::mem::take(&mut self.contents);
+        if self.purpose == Purpose::Elsewhere { Contents::new() } else { contents }
+    }
 }
 
 /// Datagrams by number, from the oldest that may still matter.
@@ -141,7 +156,7 @@ impl SentLog {
     pub(in crate::srp) fn unknown_before(&self, time: Time) -> impl Iterator<Item = &Content> {
         let first = (self.floor - self.base) as usize;
         let unknown = self.log.iter().skip(first).take_while(move |sent| sent.at < time);
-        unknown.filter(|sent| sent.fate == Fate::Unknown).flat_map(|sent| &sent.contents)
+        unknown.filter(|sent| sent.fate == Fate::Unknown).flat_map(Sent::at_stake)
     }
 
     /// Removes settled datagrams that left before `before`; the rest stay, so that one that was

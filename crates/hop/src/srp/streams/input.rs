@@ -4,6 +4,7 @@ use lasthop_units::{Bytes, Rate};
 use lasthop_wire::frame::{Frame, StreamFrame};
 
 use super::StreamSet;
+use crate::policy::Policy;
 use crate::srp::Violation;
 use crate::srp::content::Content;
 use crate::streams::{StreamEvent, StreamId};
@@ -58,6 +59,11 @@ impl StreamSet {
             Frame::Client { id, client } => {
                 self.open_if_new(*id, span)?;
                 self.change_client(*id, *client);
+            }
+            Frame::Policy { id, policy } => {
+                self.open_if_new(*id, span)?;
+                // One of a later version is as good as none.
+                self.change_policy(*id, Policy::of_number(*policy).unwrap_or_default());
             }
             Frame::Reset { id, code, size } => self.on_reset(*id, *code, *size, span)?,
             _ => {}
@@ -159,6 +165,8 @@ impl StreamSet {
             Content::StreamCredit { .. }
             | Content::Priority { .. }
             | Content::Client { .. }
+            | Content::Policy { .. }
+            | Content::PathStatus { .. }
             | Content::Credit
             | Content::StreamBlocked { .. }
             | Content::Blocked
@@ -183,7 +191,8 @@ impl StreamSet {
             // The present value is sent, if there is still one.
             Content::StreamCredit { stream: id }
             | Content::Priority { stream: id }
-            | Content::Client { stream: id } => {
+            | Content::Client { stream: id }
+            | Content::Policy { stream: id } => {
                 if self.streams.get(id).is_some() {
                     self.controls.push_back(content);
                 }
@@ -195,7 +204,7 @@ impl StreamSet {
                 }
             }
             Content::Blocked => self.credit.on_blocked_lost(),
-            Content::Packet(_) => {}
+            Content::Packet(_) | Content::PathStatus { .. } => {}
         }
     }
 

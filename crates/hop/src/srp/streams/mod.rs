@@ -13,6 +13,7 @@ mod input;
 mod inspect;
 mod numbers;
 mod output;
+mod policy_turns;
 mod priority;
 mod recv;
 mod send;
@@ -29,17 +30,19 @@ use super::content::Content;
 use crate::clients;
 use crate::config::{HopConfig, Limits};
 use crate::path_id::PathNumbers;
+use crate::policy::Policy;
 use crate::streams::{RecvState, StreamError, StreamEvent, StreamId, StreamState};
 use crate::transport::{LOST, Role};
 use buffers::Buffers;
 use credit::Credit;
 use detached::DetachedStreams;
 use numbers::Numbers;
+pub(super) use output::Written;
+use policy_turns::PolicyTurns;
 use priority::Division;
 use send::SendHalf;
 use stream::{Counted, Stream};
 use table::StreamTable;
-use turns::Turns;
 
 /// Room is offered in pieces of at most so many bytes.
 const SPACE_MAX: u64 = 256 * 1024;
@@ -56,7 +59,7 @@ pub(super) struct StreamSet {
     peer: Limits,
     streams: StreamTable,
     numbers: Numbers,
-    turns: Turns,
+    turns: PolicyTurns,
     division: Division,
     detached: DetachedStreams,
     credit: Credit,
@@ -95,7 +98,7 @@ impl StreamSet {
             peer,
             streams: StreamTable::default(),
             numbers: Numbers::new(role),
-            turns: Turns::default(),
+            turns: PolicyTurns::default(),
             division: Division::default(),
             detached: DetachedStreams::default(),
             controls: VecDeque::new(),
@@ -312,7 +315,25 @@ impl StreamSet {
         let changed = stream.client != client;
         if changed {
             stream.client = client;
-            self.turns.set_client(id, &mut stream.turn_state, clients::bucket(client.into()));
+            let turns = self.turns.of(stream.turn_state.policy());
+            turns.set_client(id, &mut stream.turn_state, clients::bucket(client.into()));
+        }
+        changed
+    }
+
+    /// Which paths may carry a stream; the peer is told.
+    pub(super) fn set_policy(&mut self, id: u64, policy: Policy) {
+        if self.change_policy(id, policy) {
+            self.queue_control(Content::Policy { stream: id });
+        }
+    }
+
+    /// Whether there is such a stream, and it had another policy.
+    fn change_policy(&mut self, id: u64, policy: Policy) -> bool {
+        let Some(stream) = self.streams.get_mut(id).filter(|s| !s.closed) else { return false };
+        let changed = stream.turn_state.policy() != policy;
+        if changed {
+            self.turns.set_policy(id, &mut stream.turn_state, &stream.send, policy);
         }
         changed
     }
@@ -363,7 +384,8 @@ impl StreamSet {
         let Some(stream) = self.streams.get_mut(id).filter(|s| !s.closed) else { return false };
         self.division.change(stream.priority, priority);
         stream.priority = priority;
-        self.turns.set_priority(id, &mut stream.turn_state, priority);
+        let turns = self.turns.of(stream.turn_state.policy());
+        turns.set_priority(id, &mut stream.turn_state, priority);
         true
     }
 

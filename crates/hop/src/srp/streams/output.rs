@@ -4,20 +4,34 @@ use core::time::Duration;
 
 use lasthop_units::{Bytes, Rate};
 use lasthop_wire::frame::{Frame, Writer};
+use smallvec::SmallVec;
 
 use super::StreamSet;
 use super::send::ResetState;
 use super::stream::Stream;
+use super::turns::Turns;
 use crate::clients::Clients;
-use crate::srp::content::{Content, Contents, Load, Piece};
+use crate::policy::Policy;
+use crate::srp::content::{Content, Contents, Load, Loads, Piece};
 
 /// A stream sends at most so much in one turn, and for about so long.
 const TURN_MAX: usize = 32 * 1024;
 const TURN_TIME: Duration = Duration::from_micros(500);
 /// Streams that are looked at for a datagram although they wait for credit.
 const FRUITLESS_MAX: usize = 16;
+/// What has just come of streams that send little gets one of so many parts of a datagram before what was lost.
+const LITTLE_PART: usize = 4;
 /// Less data than this is not worth a frame of its own at the end of a datagram.
 const PIECE_MIN: usize = 32;
+
+/// A piece of a stream that was written in its turn.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::srp) struct Written {
+    pub(in crate::srp) content: Content,
+    pub(in crate::srp) policy: Policy,
+    /// Its stream is sparse: it had nothing before that, and has nothing behind it.
+    pub(in crate::srp) sparse: bool,
+}
 
 impl StreamSet {
     /// A frame that is not stream bytes waits to be sent.
@@ -28,33 +42,47 @@ impl StreamSet {
     /// Some stream has something to send and credit for it.
     pub(in crate::srp) fn has_data(&self) -> bool {
         let credit = self.credit.available();
+        self.turns.all().any(|turns| self.can_send(turns, credit))
+    }
+
+    /// The same of streams of a policy.
+    pub(in crate::srp) fn has_data_of(&self, policy: Policy) -> bool {
+        self.turns.get(policy).is_some_and(|turns| self.can_send(turns, self.credit.available()))
+    }
+
+    fn can_send(&self, turns: &Turns, credit: u64) -> bool {
         let wants = |id: &u64| self.streams.get(*id).is_some_and(|s| s.send.wants_to_send(credit));
-        let without_credit = self.turns.urgent().is_some();
-        // All of the others would be looked at in vain.
-        without_credit
+        // What was lost needs no credit. Without any, all of the others would be looked at in vain.
+        turns.urgent().is_some()
             || match credit {
-                0 => self.turns.bare().is_some_and(|id| wants(&id)),
-                _ => self.turns.active().any(wants),
+                0 => turns.bare().is_some_and(|id| wants(&id)),
+                _ => turns.active().any(wants),
             }
     }
 
-    /// Some stream has something to send that was never sent before, and credit for it.
-    pub(in crate::srp) fn has_new(&self) -> bool {
+    /// Policies that some stream has or had.
+    pub(in crate::srp) fn policies(&self) -> impl Iterator<Item = Policy> {
+        self.turns.policies()
+    }
+
+    /// Some stream of a policy has something to send that was never sent before, and credit for it.
+    pub(in crate::srp) fn has_new(&self, policy: Policy) -> bool {
         let credit = self.credit.available();
         let has_new = |id: &u64| self.streams.get(*id).is_some_and(|s| s.send.has_new(credit));
-        self.turns.active().any(has_new)
+        self.turns.get(policy).is_some_and(|turns| turns.active().any(has_new))
     }
 
-    /// Bytes that are to be sent again.
-    pub(in crate::srp) fn lost(&self) -> u64 {
-        let streams = self.turns.all_urgent().filter_map(|id| self.streams.get(*id));
-        streams.map(|stream| stream.send.lost()).sum()
+    /// Bytes of streams of a policy that are to be sent again.
+    pub(in crate::srp) fn lost(&self, policy: Policy) -> u64 {
+        let urgent = self.turns.get(policy).into_iter().flat_map(Turns::all_urgent);
+        urgent.filter_map(|id| self.streams.get(*id)).map(|stream| stream.send.lost()).sum()
     }
 
-    /// Bytes that wait to be sent, or are expected to: an application that has more than there is room for has as much
-    /// as it has sent without a pause.
-    pub(in crate::srp) fn backlog(&self) -> u64 {
-        let streams = self.turns.active().filter_map(|id| self.streams.get(*id));
+    /// Bytes of streams of a policy that wait to be sent, or are expected to: an application that has more than there is
+    /// room for has as much as it has sent without a pause.
+    pub(in crate::srp) fn backlog(&self, policy: Policy) -> u64 {
+        let active = self.turns.get(policy).into_iter().flat_map(Turns::active);
+        let streams = active.filter_map(|id| self.streams.get(*id));
         let of = |Stream { send, turn_state, .. }: &Stream| match send.wants_room {
             true => send.unsent() + send.sent() - turn_state.since(),
             false => send.unsent(),
@@ -62,9 +90,9 @@ impl StreamSet {
         streams.map(of).sum()
     }
 
-    /// Hosts of which some stream has something new to send, as far as that is known.
-    pub(in crate::srp) fn clients(&self) -> impl Iterator<Item = u16> {
-        self.turns.clients()
+    /// Hosts of which some stream has something new to send that a path is to carry, as far as that is known.
+    pub(in crate::srp) fn clients(&self, loads: &Loads) -> impl Iterator<Item = u16> {
+        self.turns.clients(loads)
     }
 
     /// The priorities together of a host's streams with something new to send, as far as that is known.
@@ -74,18 +102,21 @@ impl StreamSet {
 
     /// Queues "blocked" if credit ends within the next `ahead` bytes, so that more may come before it does.
     pub(in crate::srp) fn queue_blocked(&mut self, ahead: u64) {
-        while let Some(id) = self.turns.bare()
-            && !self.streams.get(id).is_some_and(|s| s.send.wants_to_send(0))
-        {
-            self.turns.remove_bare(self.streams.get_mut(id).map(|s| &mut s.turn_state));
+        let Self { turns, streams, .. } = self;
+        for turns in turns.all_mut() {
+            while let Some(id) = turns.bare()
+                && !streams.get(id).is_some_and(|s| s.send.wants_to_send(0))
+            {
+                turns.remove_bare(streams.get_mut(id).map(|s| &mut s.turn_state));
+            }
         }
-        if self.turns.fronts().next().is_none() {
+        if self.turns.all().flat_map(Turns::fronts).next().is_none() {
             return;
         }
         if self.credit.take_blocked(ahead) {
             self.controls.push_back(Content::Blocked);
         }
-        for id in self.turns.fronts() {
+        for id in self.turns.all().flat_map(Turns::fronts) {
             if self.streams.get_mut(id).is_some_and(|stream| stream.send.take_blocked(ahead)) {
                 self.controls.push_back(Content::StreamBlocked { stream: id });
             }
@@ -124,6 +155,10 @@ impl StreamSet {
                 let Some(stream) = self.streams.get(id) else { return false };
                 w.put(&Frame::Client { id, client: stream.client })
             }
+            Content::Policy { stream: id } => {
+                let Some(stream) = self.streams.get(id) else { return false };
+                w.put(&Frame::Policy { id, policy: stream.turn_state.policy().number() })
+            }
             Content::Reset { stream: id } => {
                 let Some(stream) = self.streams.get_mut(id) else { return false };
                 let size = stream.send.sent();
@@ -131,7 +166,7 @@ impl StreamSet {
                 *state = ResetState::Sent;
                 w.put(&Frame::Reset { id, code: *code, size })
             }
-            Content::Data { .. } | Content::Packet(_) => false,
+            Content::PathStatus { .. } | Content::Data { .. } | Content::Packet(_) => false,
         }
     }
 
@@ -139,6 +174,15 @@ impl StreamSet {
     pub(in crate::srp) fn lacks(&self, id: u64, piece: &Piece) -> bool {
         let oldest = self.streams.get(id).and_then(|stream| stream.send.oldest(piece.offset, 1));
         oldest.is_some_and(|oldest| oldest.offset < piece.offset + piece.len as u64)
+    }
+
+    /// What is on its way was sent by another path too.
+    pub(in crate::srp) fn on_sent_twice(&mut self, content: Content) {
+        if let Content::Data { stream, piece } = content
+            && let Some(stream) = self.streams.get_mut(stream)
+        {
+            stream.send.on_sent_twice(&piece);
+        }
     }
 
     /// Writes something again that was sent before and is still outstanding; of a stream's data,
@@ -167,10 +211,66 @@ impl StreamSet {
         }
     }
 
-    /// Fills a datagram from the streams with losses, and where there is no credit from those that have but an end to send,
-    /// which takes none. `fresh` is called for each piece with the number of bytes that were never sent before.
+    /// Writes what streams of a policy have that send little and have just come to have something, where others are to repeat
+    /// something: that may be all that a fade took. They get a part of a datagram. `fresh` as
+    /// [`write_lost`](Self::write_lost) has it.
+    pub(in crate::srp) fn write_little(
+        &mut self,
+        policy: Policy,
+        w: &mut Writer<'_>,
+        contents: &mut Contents,
+        clients: &mut Clients,
+        (rate, full): (Rate, usize),
+        mut fresh: impl FnMut(u64),
+    ) -> SmallVec<[Written; 4]> {
+        let (begun, part, mut all) = (w.len(), full / LITTLE_PART, SmallVec::new());
+        let others_repeat = self.turns.all().any(|turns| turns.urgent().is_some());
+        while let Some(id) = self.turns.get(policy).and_then(Turns::first_new) {
+            let before = w.len();
+            if let Some(stream) = self.streams.get(id).filter(|s| s.turn_state.is_new()) {
+                if !others_repeat {
+                    break;
+                }
+                let client = stream.turn_state.client();
+                let (new, length) =
+                    (stream.send.unsent(), stream.send.unsent() + stream.send.lost());
+                let may_go = new <= self.credit.available()
+                    && length <= part as u64
+                    && clients.may_go_first(client);
+                let left = (part + begun).saturating_sub(before);
+                if may_go && (length > left as u64 || w.room() < part) {
+                    // The next datagram has more room.
+                    break;
+                }
+                while may_go
+                    && w.room() > PIECE_MIN
+                    && self.write_piece(id, w, contents, (rate, Load::All), &mut fresh).is_some()
+                {
+                    let content = contents.last().copied();
+                    all.extend(content.map(|content| Written { content, policy, sparse: true }));
+                }
+                let streams = self.turns.weight_of(client);
+                clients.charge_streams(client, w.len() - before, streams);
+            }
+            let stream = self.streams.get_mut(id);
+            let state = stream.map(|s| (&mut s.turn_state, s.send.wants_to_send(u64::MAX)));
+            let turns = self.turns.of(policy);
+            let state = state.map(|(state, more)| {
+                if w.len() > before && !more {
+                    turns.on_sent_early(id, state, w.len() - before);
+                }
+                state
+            });
+            turns.remove_new(state);
+        }
+        all
+    }
+
+    /// Fills a datagram from the streams of a policy with losses, and where there is no credit from those that have but an
+    /// end to send, which takes none. `fresh` is called for each piece with the number of bytes that were never sent before.
     pub(in crate::srp) fn write_lost(
         &mut self,
+        policy: Policy,
         w: &mut Writer<'_>,
         contents: &mut Contents,
         clients: &mut Clients,
@@ -178,7 +278,7 @@ impl StreamSet {
         mut fresh: impl FnMut(u64),
     ) {
         while w.room() > PIECE_MIN {
-            let Some(id) = self.turns.urgent() else { break };
+            let Some(id) = self.turns.get(policy).and_then(Turns::urgent) else { break };
             let before = w.len();
             let wrote = self.write_piece(id, w, contents, (rate, Load::All), &mut fresh).is_some();
             let client = self.streams.get(id).map_or(0, |stream| stream.turn_state.client());
@@ -189,48 +289,72 @@ impl StreamSet {
                         break;
                     }
                 }
-                stream => self.turns.remove_urgent(stream.map(|s| &mut s.turn_state)),
+                stream => self.turns.of(policy).remove_urgent(stream.map(|s| &mut s.turn_state)),
             }
         }
         while w.room() > PIECE_MIN
             && self.credit.available() == 0
-            && let Some(id) = self.turns.bare()
+            && let Some(id) = self.turns.get(policy).and_then(Turns::bare)
         {
             let _ = self.write_piece(id, w, contents, (rate, Load::All), &mut fresh);
-            self.turns.remove_bare(self.streams.get_mut(id).map(|s| &mut s.turn_state));
+            self.turns.of(policy).remove_bare(self.streams.get_mut(id).map(|s| &mut s.turn_state));
         }
     }
 
     /// Writes the next piece of the host's stream whose turn it is, at this rate of sending and where this is room for
-    /// frames in a full datagram, only what is new if that is the load; nothing if none of them has credit or there is no room. `fresh` as above. Returns the
-    /// piece if its stream is sparse: it had nothing before that, and has nothing behind it.
+    /// frames in a full datagram, as far as these loads have it; nothing if none of them has credit or there is no room.
+    /// `fresh` as above.
     pub(in crate::srp) fn write_next(
         &mut self,
         client: u16,
         w: &mut Writer<'_>,
         contents: &mut Contents,
         clients: &mut Clients,
-        (rate, full, load): (Rate, usize, Load),
+        (rate, full, loads): (Rate, usize, &Loads),
         mut fresh: impl FnMut(u64),
-    ) -> Option<Content> {
+    ) -> Option<Written> {
+        let mut tried: SmallVec<[Policy; 1]> = SmallVec::new();
+        while let Some((policy, load)) = self.turns.next(client, loads, &tried) {
+            let (rest, fresh) = ((rate, full, load), &mut fresh);
+            let written = self.write_next_of((client, policy), w, contents, clients, rest, fresh);
+            if written.is_some() {
+                return written;
+            }
+            tried.push(policy);
+        }
+        None
+    }
+
+    fn write_next_of(
+        &mut self,
+        (client, policy): (u16, Policy),
+        w: &mut Writer<'_>,
+        contents: &mut Contents,
+        clients: &mut Clients,
+        (rate, full, load): (Rate, usize, Load),
+        fresh: &mut impl FnMut(u64),
+    ) -> Option<Written> {
         let mut fruitless = 0;
-        while w.room() > PIECE_MIN && fruitless < self.turns.len_of(client).min(FRUITLESS_MAX) {
-            let id = self.turns.front(client)?;
+        while w.room() > PIECE_MIN
+            && fruitless < self.turns.of(policy).len_of(client).min(FRUITLESS_MAX)
+        {
+            let id = self.turns.of(policy).front(client)?;
             let before = w.len();
-            match self.write_piece(id, w, contents, (rate, load), &mut fresh) {
+            match self.write_piece(id, w, contents, (rate, load), fresh) {
                 Some(bytes) => {
                     let streams = self.turns.weight_of(client);
                     clients.charge_streams(client, w.len() - before, streams);
-                    let sparse = self.after_turn((client, id), bytes, rate, full);
-                    return contents.last().copied().filter(|_| sparse);
+                    let sparse = self.after_turn((client, policy, id), bytes, rate, full);
+                    let content = *contents.last()?;
+                    return Some(Written { content, policy, sparse });
                 }
                 // Without credit for all streams only bare ends can go: the others wait.
                 None if self.streams.get(id).is_some_and(|s| s.send.wants_to_send(u64::MAX)) => {
-                    self.turns.skip(client);
+                    self.turns.of(policy).skip(client);
                     fruitless += 1;
                 }
                 None => {
-                    self.after_turn((client, id), 0, rate, full);
+                    self.after_turn((client, policy, id), 0, rate, full);
                 }
             }
         }
@@ -241,13 +365,14 @@ impl StreamSet {
     /// rates the peer's application gets bytes in larger pieces. Whether it is sparse.
     fn after_turn(
         &mut self,
-        (client, id): (u16, u64),
+        (client, policy, id): (u16, Policy, u64),
         bytes: usize,
         rate: Rate,
         full: usize,
     ) -> bool {
+        let turns = self.turns.of(policy);
         let Some(stream) = self.streams.get_mut(id) else {
-            self.turns.remove_active(client);
+            turns.remove_active(client);
             return false;
         };
         // By priorities turns are exact, so that none may be shorter than what it is counted in.
@@ -259,7 +384,7 @@ impl StreamSet {
             stream.turn_state.set_turn(self.division.turn(stream.priority));
         }
         let sparse = stream.turn_state.is_new() && !more;
-        self.turns.on_sent(&mut stream.turn_state, bytes, more, shortest, exact);
+        turns.on_sent(&mut stream.turn_state, bytes, more, shortest, exact);
         if !more && stream.send.take_blocked(0) {
             self.controls.push_back(Content::StreamBlocked { stream: id });
         }

@@ -40,6 +40,8 @@ pub(super) struct SendHalf {
     acked: RangeSet,
     /// Bytes that were sent and lost (SRP-4).
     lost: RangeSet,
+    /// Bytes that are on their way by two paths: where one loses them, nothing is lost yet.
+    twice: RangeSet,
     /// Everything before was sent at least once.
     sent: u64,
     /// What the application has written.
@@ -62,6 +64,7 @@ impl SendHalf {
             ring: Ring::default(),
             acked: RangeSet::default(),
             lost: RangeSet::default(),
+            twice: RangeSet::default(),
             sent: 0,
             written: 0,
             limit,
@@ -158,6 +161,7 @@ impl SendHalf {
             self.reset = Some((ResetState::Wanted, code));
         }
         self.lost.clear();
+        self.twice.clear();
         self.acked.clear();
         self.written = self.sent;
         self.ring.advance(self.sent.max(self.ring.start()));
@@ -291,6 +295,9 @@ impl SendHalf {
         if !self.lost.is_empty() {
             self.lost.remove(start..end);
         }
+        if !self.twice.is_empty() {
+            self.twice.remove(start..end);
+        }
         self.acked.insert(start..end);
         if let Some(contiguous) = self.acked.take_prefix(self.ring.start()) {
             self.ring.advance(contiguous);
@@ -321,9 +328,23 @@ impl SendHalf {
         if start >= end {
             return;
         }
-        let Self { acked, lost, .. } = self;
+        let Self { acked, lost, twice, .. } = self;
         for hole in acked.missing_in(start..end) {
-            lost.insert(hole);
+            for hole in twice.missing_in(hole) {
+                lost.insert(hole);
+            }
+        }
+        if !twice.is_empty() {
+            twice.remove(start..end);
+        }
+    }
+
+    /// A piece that is on its way goes by another path too.
+    pub(super) fn on_sent_twice(&mut self, piece: &Piece) {
+        let start = piece.offset.max(self.ring.start());
+        let end = piece.offset + piece.len as u64;
+        if start < end && self.reset.is_none() {
+            self.twice.insert(start..end);
         }
     }
 

@@ -4,9 +4,12 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use super::send::SendHalf;
+use crate::policy::Policy;
 
 /// The priority of a stream that was given none.
 pub(super) const USUAL: u32 = 1;
+/// Who is to repeat no more bytes than this goes before others.
+const LITTLE: u64 = 1024;
 /// Turns are counted in this fraction of the shortest.
 pub(super) const TURN: u64 = 256;
 
@@ -16,12 +19,14 @@ pub(super) struct TurnState {
     in_urgent: bool,
     in_active: bool,
     in_bare: bool,
+    in_new: bool,
     /// It has not sent yet since it had nothing to send.
     is_new: bool,
     /// How much it had sent when last all of that had arrived.
     since: u64,
     /// The bucket of the host that it is of.
     client: u16,
+    policy: Policy,
     priority: u32,
     /// Its turn to send, in [`TURN`]ths of the shortest.
     turn: u64,
@@ -35,9 +40,11 @@ impl TurnState {
             in_urgent: false,
             in_active: false,
             in_bare: false,
+            in_new: false,
             is_new: false,
             since: 0,
             client: 0,
+            policy: Policy::Speed,
             priority: USUAL,
             turn: TURN,
             overdraft: 0,
@@ -59,6 +66,16 @@ impl TurnState {
         self.client
     }
 
+    /// Which paths may carry the stream.
+    pub(super) fn policy(&self) -> Policy {
+        self.policy
+    }
+
+    /// The same from here on, of a stream that [waits for nothing](Turns::leave).
+    pub(super) fn set_policy(&mut self, policy: Policy) {
+        self.policy = policy;
+    }
+
     /// The stream's turns are this long from here on, in [`TURN`]ths of the shortest.
     pub(super) fn set_turn(&mut self, turn: u64) {
         self.turn = turn;
@@ -74,6 +91,9 @@ struct Active {
     weight: u64,
     /// Bytes that the stream at the front has sent in its turn.
     spent: usize,
+    /// What each of the streams has been served, in [`TURN`]ths of a byte: by that the host's streams of one policy share
+    /// with those of another.
+    served: u64,
 }
 
 impl Active {
@@ -99,7 +119,7 @@ impl Active {
     }
 }
 
-/// The order in which streams send.
+/// The order in which streams of one policy send.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
     /// Streams with something lost.
@@ -108,21 +128,41 @@ pub(super) struct Turns {
     active: Vec<Active>,
     /// Streams of which nothing but the end is left to send, which takes no credit.
     bare: VecDeque<u64>,
+    /// Those that have just come to have something new to send, and some that had.
+    new: VecDeque<u64>,
 }
 
 impl Turns {
-    /// Puts a stream in, wherever it has something to send.
-    pub(super) fn schedule(&mut self, id: u64, state: &mut TurnState, send: &SendHalf) {
+    /// Puts a stream in, wherever it has something to send; the first of a host is taken to have been served `served`.
+    pub(super) fn schedule(
+        &mut self,
+        id: u64,
+        state: &mut TurnState,
+        send: &SendHalf,
+        served: u64,
+    ) {
         if send.has_lost() && !state.in_urgent {
             state.in_urgent = true;
-            self.urgent.push_back(id);
+            match send.lost() <= LITTLE {
+                // To repeat all that a fade took takes long.
+                true => self.urgent.push_front(id),
+                false => self.urgent.push_back(id),
+            }
         }
         if !state.in_active && send.wants_to_send(u64::MAX) {
             (state.in_active, state.is_new) = (true, true);
             if send.unsent() == send.buffered() {
                 state.since = send.sent();
             }
-            self.of(state.client).push(id, state.priority);
+            let of = self.of(state.client);
+            if of.ids.is_empty() {
+                of.served = of.served.max(served);
+            }
+            of.push(id, state.priority);
+            if !state.in_new {
+                state.in_new = true;
+                self.new.push_back(id);
+            }
         }
         if !state.in_bare && !send.has_lost() && send.wants_to_send(0) {
             state.in_bare = true;
@@ -147,9 +187,27 @@ impl Turns {
             of.ids.retain(|(other, _)| *other != id);
             of.weight -= u64::from(state.priority);
             of.spent = 0;
-            self.of(client).push(id, state.priority);
+            let served = of.served;
+            let of = self.of(client);
+            of.served = of.served.max(served);
+            of.push(id, state.priority);
         }
         state.client = client;
+    }
+
+    /// The stream waits no longer.
+    pub(super) fn leave(&mut self, id: u64, state: &mut TurnState) {
+        if state.in_active {
+            let of = self.of(state.client);
+            of.ids.retain(|(other, _)| *other != id);
+            of.weight -= u64::from(state.priority);
+            of.spent = 0;
+        }
+        self.urgent.retain(|other| *other != id);
+        self.bare.retain(|other| *other != id);
+        self.new.retain(|other| *other != id);
+        (state.in_active, state.in_urgent) = (false, false);
+        (state.in_bare, state.in_new) = (false, false);
     }
 
     /// The stream has another priority from here on.
@@ -179,6 +237,34 @@ impl Turns {
     /// The stream that is to repeat something.
     pub(super) fn urgent(&self) -> Option<u64> {
         self.urgent.front().copied()
+    }
+
+    /// The next stream that has just come to have something new to send, unless it [has sent](TurnState::is_new) since.
+    pub(super) fn first_new(&self) -> Option<u64> {
+        self.new.front().copied()
+    }
+
+    /// That stream has sent, may not go before others, or is gone.
+    pub(super) fn remove_new(&mut self, state: Option<&mut TurnState>) {
+        self.new.pop_front();
+        if let Some(state) = state {
+            state.in_new = false;
+        }
+    }
+
+    /// A stream has sent all that it had, before its turn.
+    pub(super) fn on_sent_early(&mut self, id: u64, state: &mut TurnState, bytes: usize) {
+        let of = self.of(state.client);
+        of.served += bytes as u64 * TURN / of.weight.max(1);
+        if of.front() == Some(id) {
+            of.spent = 0;
+        }
+        // Who has just come is the last, or nearly.
+        if let Some(at) = of.ids.iter().rposition(|(other, _)| *other == id) {
+            of.ids.remove(at);
+            of.weight -= u64::from(state.priority);
+        }
+        (state.in_active, state.is_new, state.overdraft) = (false, false, 0);
     }
 
     /// All streams that are to repeat something.
@@ -219,6 +305,12 @@ impl Turns {
         self.active.iter().find(|of| of.client == client).map_or(0, |of| of.weight)
     }
 
+    /// What each of a host's streams has been served, if there are some with something new to send.
+    pub(super) fn served(&self, client: u16) -> Option<u64> {
+        let of = self.active.iter().find(|of| of.client == client && !of.ids.is_empty());
+        of.map(|of| of.served)
+    }
+
     /// The stream of a host whose turn it is.
     pub(super) fn front(&self, client: u16) -> Option<u64> {
         self.active.iter().find(|of| of.client == client)?.front()
@@ -252,6 +344,7 @@ impl Turns {
     ) {
         let of = self.of(state.client);
         state.is_new = false;
+        of.served += bytes as u64 * TURN / of.weight.max(1);
         if !more {
             of.spent = 0;
             state.overdraft = 0;
@@ -287,8 +380,8 @@ mod tests {
         let mut turns = Turns::default();
         let mut streams = [stream(), stream()];
         for (id, (state, send)) in streams.iter_mut().enumerate() {
-            turns.schedule(id as u64, state, send);
-            turns.schedule(id as u64, state, send);
+            turns.schedule(id as u64, state, send, 0);
+            turns.schedule(id as u64, state, send, 0);
         }
         (turns, streams)
     }

@@ -1,8 +1,11 @@
 //! Several paths under one association.
 
+mod policies;
+
 use lasthop_units::LinkEvent;
 
 use super::*;
+use crate::policy::Policy;
 use crate::streams::StreamEvent;
 
 /// Two ends with a pipe each way for each path.
@@ -87,7 +90,13 @@ struct Download {
 impl Download {
     /// Of so many bytes at most, until then; every byte is looked at.
     fn run(w: &mut Bond, size: u64, until: Time) -> Self {
+        Self::run_by(w, Policy::Speed, size, until)
+    }
+
+    /// The same by paths that this policy admits.
+    fn run_by(w: &mut Bond, policy: Policy, size: u64, until: Time) -> Self {
         let id = w.ends[1].open().unwrap();
+        w.ends[1].set_policy(id, policy);
         let (mut written, mut read, mut came) = (0, 0, vec![(w.now, 0)]);
         while read < size {
             while written < size
@@ -238,6 +247,39 @@ fn a_dark_path_is_left_and_used_again() {
         ];
         assert!(shares[0] > 0.98 && shares[1] > 1.05 && shares[2] > 0.95, "{ways:?}: {shares:?}");
     }
+}
+
+/// SRP-40: what was on its way by a path that was left is acknowledged all the same, and what arrived is not sent again.
+#[test]
+fn what_arrives_by_a_path_that_was_left_counts() {
+    let mut w = Bond::new(7, &[(20, 20, 0.0), (1, 20, 0.0)]);
+    let (at, later) = (Time::from_secs(5), Time::from_secs(6));
+    let id = w.ends[1].open().unwrap();
+    let fill = |w: &mut Bond, until| {
+        loop {
+            while let Ok(n) = w.ends[1].send_space(id).map(|room| room.len())
+                && n > 0
+            {
+                w.ends[1].commit(id, n);
+            }
+            let came = w.ends[0].received(id).len();
+            w.ends[0].consume(id, came);
+            if !w.step(until) {
+                break;
+            }
+        }
+    };
+    fill(&mut w, at);
+    let before = w.ends[1].stats().bytes_retransmitted;
+    // No acknowledgement passes.
+    w.pipes[0][0].loss = 1.0;
+    fill(&mut w, at + Duration::from_millis(300));
+    let inflight = w.ends[1].stats().inflight;
+    w.pipes[0][0].loss = 0.0;
+    fill(&mut w, later);
+    let again = w.ends[1].stats().bytes_retransmitted - before;
+    assert!(inflight > Bytes::new(90_000), "{inflight}");
+    assert!(again.get() < inflight.get() / 2, "{again} of {inflight}");
 }
 
 /// SRP-40: links are lost and come back, as their mobile is told at once and its base never, and the bytes are the same.
