@@ -55,6 +55,16 @@ impl Drop for ControlSocket {
 impl Scene {
     /// Starts an endless transfer by these links; `None` where the machine cannot have it.
     fn start(
+        radios: [RadioConfig; 2],
+        links: Vec<String>,
+        how: (Direction, Family),
+    ) -> Option<Self> {
+        Self::start_by("speed", radios, links, how)
+    }
+
+    /// The same by this policy.
+    fn start_by(
+        policy: &str,
         [first, second]: [RadioConfig; 2],
         links: Vec<String>,
         (direction, family): (Direction, Family),
@@ -63,7 +73,8 @@ impl Scene {
         common::prefer_this_thread();
         let topology = Topology { radio: first, beside: vec![second], ..Topology::default() };
         let control = ControlSocket::new();
-        let mobile = vec!["--control".to_owned(), control.0.to_string_lossy().into_owned()];
+        let socket = control.0.to_string_lossy();
+        let mobile = ["--control", &socket, "--policy", policy].map(str::to_owned).to_vec();
         let way = Way::Srp(links);
         let load = Load::of(direction, family);
         let bond = Bond::start(topology, &way, &load, &program, (mobile, PATIENCE));
@@ -80,6 +91,13 @@ impl Scene {
         let report = control::query(&self.control.0).unwrap();
         let paths = report.associations.into_iter().flat_map(|association| association.paths);
         paths.map(|path| (path.name, path.state == "up" && path.bytes_received > 0)).collect()
+    }
+
+    /// What each of the mobile's links has carried, in bytes.
+    fn carried(&self) -> Vec<u64> {
+        let report = control::query(&self.control.0).unwrap();
+        let paths = report.associations.into_iter().flat_map(|association| association.paths);
+        paths.map(|path| path.bytes_received + path.bytes_sent).collect()
     }
 
     /// Checks every byte that came.
@@ -163,6 +181,24 @@ fn an_interface_goes_and_comes_back_elsewhere() {
     );
     let (alone, after) = (goodput(&received, down), goodput(&received, back));
     assert!(alone > 13.0 && after > alone + 4.0, "{alone} and then {after} Mbit/s");
+}
+
+/// What is to go by one link alone goes by no other, both ways, and waits where that one is dark.
+#[test]
+fn a_link_carries_alone_what_is_to_go_by_it_alone() {
+    for direction in [Direction::Download, Direction::Upload] {
+        let radios = [radio(20, 20, 0.0), radio(10, 40, 0.01)];
+        let how = (direction, Family::V4);
+        let links = bond::interfaces(2);
+        let Some(mut scene) = Scene::start_by("only radio1", radios, links, how) else { return };
+        let alone = scene.run(Duration::from_secs(4));
+        let carried = scene.carried();
+        let [first, second] = carried[..] else { panic!("{carried:?}") };
+        let received = scene.end();
+        let rate = goodput(&received, alone);
+        assert!(rate > 7.0 && rate < 10.0, "{direction:?}: {rate} Mbit/s");
+        assert!(first < second / 20, "{direction:?}: {carried:?}");
+    }
 }
 
 /// Where links are found by their default routes, one that comes later is used too.

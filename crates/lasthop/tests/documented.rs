@@ -11,7 +11,7 @@ use lasthop_control::priority::Rule;
 use lasthop_control::settings::{Row, Table};
 use lasthop_daemon::base::{self, AllowTable, BaseFile, MobileEntry, PeerFile, TargetsFile};
 use lasthop_daemon::config::{MobileTcpFile, SrpFile};
-use lasthop_daemon::mobile::{self, CandidateFile, LinkFile, MobileFile};
+use lasthop_daemon::mobile::{self, CandidateFile, LinkFile, MobileFile, PolicyFile};
 use lasthop_daemon::packets::{BaseTunFile, MobileTunFile, PacketRule};
 use lasthop_daemon::publish::PublishFile;
 use lasthop_daemon::transparent::TransparentFile;
@@ -79,6 +79,7 @@ fn the_documentation_has_the_settings_of_the_code() {
             ("mobile", of_both::<MobileFile>(false)),
             ("mobile bases", rows::<CandidateFile>()),
             ("mobile links", rows::<LinkFile>()),
+            ("mobile policies", rows::<PolicyFile>()),
             ("mobile handoff", rows::<mobile::HandoffFile>()),
             ("priority", rows::<Rule>()),
             ("mobile limits", rows::<mobile::LimitsFile>()),

@@ -14,7 +14,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use lasthop_session::{FeedbackConfig, Layer, Setting, UserFeedback};
 
-pub use self::rules::{Rule, Rules};
+pub use self::rules::{Rule, Rules, Which};
 use crate::socket::Target;
 
 /// The priority of connections of which neither rules nor user say anything.
@@ -166,6 +166,11 @@ impl Priorities {
     pub fn name_programs(&self) -> bool {
         let program = |(of, _): &(Target, u32)| matches!(of, Target::Program(_));
         self.rules.name_programs() || self.words.iter().any(program)
+    }
+
+    /// What is known of a connection.
+    pub fn flow(&self, key: u64) -> Option<&Flow> {
+        self.flows.get(&key)
     }
 
     /// A connection's priority.

@@ -10,16 +10,54 @@ use crate::settings;
 use crate::settings::{Row, Table};
 use crate::socket::PRIORITY_MAX;
 
+/// Connections that are all that is said.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Which {
+    program: Option<String>,
+    port: Option<u16>,
+    address: Option<Network>,
+}
+
+impl Which {
+    /// Those of the program of this name, to this port of fixed hosts, and to fixed hosts in this network: one of these at
+    /// least.
+    ///
+    /// # Errors
+    ///
+    /// Nothing is said, or nothing of the program.
+    pub fn new(
+        program: Option<String>,
+        port: Option<NonZeroU16>,
+        address: Option<Network>,
+    ) -> Result<Self, &'static str> {
+        if program.is_none() && port.is_none() && address.is_none() {
+            return Err("says whose it is: `program`, `port` or `address`, or several of them");
+        }
+        if program.as_deref() == Some("") {
+            return Err("says nothing: its `program` is empty");
+        }
+        Ok(Self { program, port: port.map(NonZeroU16::get), address })
+    }
+
+    /// Something is said of a program.
+    pub fn names_program(&self) -> bool {
+        self.program.is_some()
+    }
+
+    /// Whether a connection is meant.
+    pub fn fits(&self, flow: &Flow) -> bool {
+        let program = |name: &String| flow.program.as_ref().is_some_and(|known| known.is(name));
+        self.program.as_ref().is_none_or(program)
+            && self.port.is_none_or(|port| port == flow.port)
+            && self.address.is_none_or(|net| flow.host.is_some_and(|ip| net.contains(ip)))
+    }
+}
+
 /// One `[[priority]]` table: connections that are all that it says have its priority.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 #[serde(try_from = "RuleFile")]
 pub struct Rule {
-    /// The name of the program whose they are.
-    pub program: Option<String>,
-    /// The fixed host's port.
-    pub port: Option<u16>,
-    /// Networks that the fixed host is in.
-    pub address: Option<Network>,
+    which: Which,
     /// Relative to other connections', of which nothing is said and which have 1.
     pub priority: u32,
 }
@@ -54,18 +92,13 @@ fn priority<'de, D: Deserializer<'de>>(d: D) -> Result<u32, D::Error> {
 }
 
 impl TryFrom<RuleFile> for Rule {
-    type Error = &'static str;
+    type Error = String;
 
     fn try_from(file: RuleFile) -> Result<Self, Self::Error> {
         let RuleFile { program, port, address, priority } = file;
-        if program.is_none() && port.is_none() && address.is_none() {
-            return Err("a [[priority]] says whose it is: `program`, `port` or `address`, or \
-                        several of them");
-        }
-        if program.as_deref() == Some("") {
-            return Err("the `program` of a [[priority]] is empty");
-        }
-        Ok(Self { program, port: port.map(NonZeroU16::get), address, priority })
+        let which = Which::new(program, port, address);
+        let which = which.map_err(|why| format!("a [[priority]] {why}"))?;
+        Ok(Self { which, priority })
     }
 }
 
@@ -77,16 +110,7 @@ impl Rules {
 
     /// Some is said of a program.
     pub(super) fn name_programs(&self) -> bool {
-        self.0.iter().any(|rule| rule.program.is_some())
-    }
-}
-
-impl Rule {
-    fn fits(&self, flow: &Flow) -> bool {
-        let program = |name: &String| flow.program.as_ref().is_some_and(|known| known.is(name));
-        self.program.as_ref().is_none_or(program)
-            && self.port.is_none_or(|port| port == flow.port)
-            && self.address.is_none_or(|net| flow.host.is_some_and(|ip| net.contains(ip)))
+        self.0.iter().any(|rule| rule.which.names_program())
     }
 }
 
@@ -103,6 +127,6 @@ impl From<Vec<Rule>> for Rules {
 impl Rules {
     /// The priority of a connection: that of the first rule that fits it, if one does.
     pub fn priority(&self, flow: &Flow) -> Option<u32> {
-        self.0.iter().find(|rule| rule.fits(flow)).map(|rule| rule.priority)
+        self.0.iter().find(|rule| rule.which.fits(flow)).map(|rule| rule.priority)
     }
 }

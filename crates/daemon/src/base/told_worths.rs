@@ -64,7 +64,7 @@ mod tests {
             fixed: ([192, 0, 2, 7], port).into(),
         };
         let mut out = Vec::new();
-        FlowWorth { ends, class: 0, priority }.encode(&mut out);
+        FlowWorth { ends, class: 0, priority, policy: 0 }.encode(&mut out);
         out
     }
 

@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use lasthop_control::past::Past;
 use lasthop_control::priority::Program;
 use lasthop_control::{ConnectionReport, Counters, Report};
+use lasthop_hop::Policy;
 use lasthop_hop::seal::PublicKey;
 use lasthop_kernel::accept::{Accepted, Pauses};
 use lasthop_kernel::clock::Clock;
@@ -79,6 +80,8 @@ pub(crate) struct ConnectionInfo {
     pub(crate) program: Option<Program>,
     /// The connection's priority, where priorities are known.
     pub(crate) priority: Option<u32>,
+    /// Which links carry it.
+    pub(crate) policy: Policy,
 }
 
 /// One connection.

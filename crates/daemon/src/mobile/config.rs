@@ -18,6 +18,7 @@ use lasthop_units::Span;
 use serde::{Deserialize, Deserializer};
 
 use super::links::{self, LinkConfig, LinkFile};
+use super::policies::{Policies, PolicyFile};
 use crate::config::{
     self, CarrierKind, ConfigError, HopAddress, HopKind, KeyText, MobileTcpFile, SealKind, SrpFile,
     role_settings,
@@ -259,6 +260,10 @@ role_settings! {
         #[flag(long = "links", value_name = "INTERFACE,...", value_delimiter = ',')]
         #[key(skip)]
         pub link_names: Vec<String>,
+        /// Which links carry what no other word is said of: `speed`, `redundant`, `cheap`, or `only NAME`
+        /// ([policies](links.md#policies)).
+        #[flag(long = "policy", value_name = "POLICY")]
+        pub policy: Option<String> => "`\"speed\"`",
         /// Addresses on which SOCKS5, SOCKS4a, HTTP CONNECT and plain HTTP proxying are served, all on
         /// the same port.
         ///
@@ -308,6 +313,9 @@ role_settings! {
         /// Which connections matter more, [tables](#priority): the first that fits counts.
         #[arg(skip)]
         pub priority: Vec<Rule>,
+        /// Which links carry which connections, [tables](#policies): the first that fits counts.
+        #[arg(skip)]
+        pub policies: Vec<PolicyFile>,
         /// The signal whose loss is foretold, a [table](events.md#the-signal).
         #[arg(skip)]
         pub signal: Option<SignalFile>,
@@ -427,6 +435,8 @@ pub struct MobileConfig {
     pub tun: Option<MobileTunConfig>,
     /// Which connections matter more.
     pub priority: Rules,
+    /// Which links carry which connections.
+    pub policies: Policies,
     /// The signal whose loss is foretold, if one is.
     pub signal: Option<SignalSettings>,
 }
@@ -487,9 +497,14 @@ impl TryFrom<MobileFile> for MobileConfig {
         }
         let mut link_files = file.links;
         let by_flag = file.link_names.into_iter();
-        link_files.extend(by_flag.map(|interface| LinkFile { interface, name: None }));
+        link_files.extend(by_flag.map(|interface| LinkFile::of(interface)));
         let uses_links = !link_files.is_empty();
         let (links, all_links) = links::from_files(link_files)?;
+        let policies = Policies::from_files(file.policies, file.policy.as_deref(), &links)?;
+        if policies.say_something() && !uses_links {
+            let why = "policies are of a mobile with `[[links]]`: without these there is one path";
+            return Err(config::contradiction(why));
+        }
         if uses_links && (hop != HopKind::Srp || bases.iter().any(on_ethernet)) {
             let why = "`[[links]]` are of hop = \"srp\" over UDP: nothing else has several paths";
             return Err(config::contradiction(why));
@@ -520,6 +535,7 @@ impl TryFrom<MobileFile> for MobileConfig {
             tun,
             packets: file.packets,
             priority: file.priority.into(),
+            policies,
             signal: file.signal.map(SignalFile::settings).transpose()?.flatten(),
         })
     }
@@ -601,7 +617,11 @@ mod tests {
         for (text, said) in [
             (format!("{hop}{w0}{w0}"), "w0: `interface` stands there twice"),
             (format!("{hop}{w0}name = \"w1\"\n{w1}"), "w1: `name`"),
-            (format!("{hop}{auto}name = \"w1\"\n"), "`auto` stands there once, and has no `name`"),
+            (format!("{hop}{auto}name = \"w1\"\n"), "`auto` stands there once, and alone in"),
+            (format!("{hop}{auto}cost = 1\n"), "`auto` stands there once, and alone in"),
+            (format!("{hop}{w0}cost = {}\n", u32::MAX), "w0: `cost` is at most"),
+            (format!("{hop}policy = \"cheap\"\n"), "policies are of a mobile with `[[links]]`"),
+            (format!("policy = \"only w1\"\n{hop}{w0}"), "no link in [[links]] is called `w1`"),
             (format!("{hop}{auto}{auto}"), "`auto` stands there once"),
             (format!("{hop}{}", link("")), "`` is no interface's name"),
             (format!("{hop}{}", link("much-too-long-for-one")), "much-too-long-for-one"),

@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use lasthop_hop::mobile_tcp::MobileTcp;
 use lasthop_hop::seal::{Keypair, PresharedKey, PublicKey};
 use lasthop_hop::srp::Srp;
-use lasthop_hop::{BareLink, BareMobile, HopConfig, MobileEnd, MobileLink, NumberedLink};
+use lasthop_hop::{BareLink, BareMobile, HopConfig, MobileEnd, MobileLink, NumberedLink, PathId};
 use lasthop_kernel::clock;
 use lasthop_kernel::cpu;
 use lasthop_kernel::mac::Mac;
@@ -170,7 +170,11 @@ impl HopFactory {
                 lasthop_hop::Mobile::unsealed(settings, claim, Route::Nowhere, seed, now)
             }
         };
-        let machine = machine.with_fast_aes(now, cpu::fast_aes()).with_wall_clock(now, self.wall);
+        let mut machine =
+            machine.with_fast_aes(now, cpu::fast_aes()).with_wall_clock(now, self.wall);
+        for (link, config) in self.config.links.iter().enumerate() {
+            machine.set_path_status(now, PathId(link as u8), config.status);
+        }
         self.assemble("srp", machine, carrier, base)
     }
 

@@ -1,7 +1,8 @@
 //! The links that are used together: which they are, which of them carry packets, and from which addresses.
 
 use lasthop_control::settings;
-use lasthop_hop::PATHS_MAX;
+use lasthop_hop::{PATHS_MAX, PathStatus};
+use lasthop_units::Rate;
 
 use super::network::{Network, Place};
 use crate::config::ConfigError;
@@ -20,6 +21,18 @@ settings! {
         pub interface: String,
         /// What commands and reports call it; the interface's name, if nothing is said.
         pub name: Option<String>,
+        /// What it costs, relative to other links: what is `cheap` goes by those that cost least, as long as one of them
+        /// answers.
+        pub cost: Option<u32> = 0,
+        /// It carries what is `cheap` also while the links that cost less carry less than this together.
+        pub below: Option<Rate> => "no rate",
+    }
+}
+
+impl LinkFile {
+    /// The link of an interface of which nothing else is said.
+    pub(super) fn of(interface: String) -> Self {
+        Self { interface, name: None, cost: None, below: None }
     }
 }
 
@@ -30,6 +43,8 @@ pub struct LinkConfig {
     pub name: String,
     /// The interface that its datagrams leave by.
     pub interface: String,
+    /// What it costs.
+    pub status: PathStatus,
 }
 
 /// The `[[links]]`, each of which must be known from the others, and whether all that have a default route are used.
@@ -39,10 +54,10 @@ pub(super) fn from_files(files: Vec<LinkFile>) -> Result<(Vec<LinkConfig>, bool)
         return wrong(format!("{} are too many; at most {PATHS_MAX}", files.len()));
     }
     let (mut links, mut all): (Vec<LinkConfig>, _) = (Vec::new(), false);
-    for LinkFile { interface, name } in files {
+    for LinkFile { interface, name, cost, below } in files {
         if interface == AUTO {
-            if all || name.is_some() {
-                return wrong(format!("`{AUTO}` stands there once, and has no `name`"));
+            if all || name.is_some() || cost.is_some() || below.is_some() {
+                return wrong(format!("`{AUTO}` stands there once, and alone in its table"));
             }
             all = true;
             continue;
@@ -57,7 +72,11 @@ pub(super) fn from_files(files: Vec<LinkFile>) -> Result<(Vec<LinkConfig>, bool)
         if name.is_empty() || links.iter().any(|other| other.name == name) {
             return wrong(format!("{interface}: `name` is empty or another link's too"));
         }
-        links.push(LinkConfig { name, interface });
+        let status = PathStatus { cost: cost.unwrap_or(0), below: below.unwrap_or(Rate::ZERO) };
+        if status.is_spent() {
+            return wrong(format!("{interface}: `cost` is at most {}", u32::MAX - 1));
+        }
+        links.push(LinkConfig { name, interface, status });
     }
     Ok((links, all))
 }
@@ -104,7 +123,8 @@ impl Links {
                 tracing::debug!(interface, "a link too many: {PATHS_MAX} are used");
                 break;
             }
-            let config = LinkConfig { name: interface.clone(), interface };
+            let config =
+                LinkConfig { name: interface.clone(), interface, status: PathStatus::FREE };
             self.all.push(Link { config: config.clone(), place: None });
             new.push(config);
         }

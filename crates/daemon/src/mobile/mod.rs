@@ -16,6 +16,7 @@ mod links;
 mod network;
 mod packet_flows;
 mod packets;
+mod policies;
 mod program_priorities;
 mod request;
 mod signal;
@@ -27,6 +28,7 @@ pub use config::{
     MobileFile,
 };
 pub use links::{LinkConfig, LinkFile};
+pub use policies::{Policies, PolicyFile};
 
 use std::io;
 use std::net::SocketAddr;
@@ -248,7 +250,11 @@ impl MobileRole {
         let handoffs =
             several.then(|| Handoffs::new(config.handoff.give_up().0, keys, bases, random));
         let signal = Signal::new(config.signal.clone());
-        let priorities = ProgramPriorities::new(config.priority.clone(), config.connections);
+        let priorities = ProgramPriorities::new(
+            config.priority.clone(),
+            config.policies.clone(),
+            config.connections,
+        );
         let udp = UdpAssociations::new(&config);
         let own = || config.tun.as_ref().map_or_else(String::new, |tun| tun.name.clone());
         let links = Links::new(&config.links, config.all_links.then(own));

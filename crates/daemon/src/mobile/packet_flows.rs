@@ -11,6 +11,7 @@ use lasthop_units::Time;
 use lasthop_wire::ip::Protocol;
 use lasthop_wire::packet::Packet;
 
+use super::policies::Policies;
 use crate::packets::{Sorting, Worth, flow_ends};
 use crate::program_lookup::ProgramLookup;
 
@@ -39,10 +40,17 @@ struct Known {
 }
 
 impl Known {
-    fn find_worth(&self, ends: FlowEnds, sorting: &Sorting, priorities: &Priorities) -> Worth {
+    fn find_worth(
+        &self,
+        ends: FlowEnds,
+        sorting: &Sorting,
+        priorities: &Priorities,
+        policies: &Policies,
+    ) -> Worth {
         Worth {
             class: sorting.said(ends, self.dscp, self.program.as_ref()),
             priority: priorities.priority(self.number).unwrap_or(USUAL),
+            policy: priorities.flow(self.number).map(|flow| policies.of(flow)).unwrap_or_default(),
         }
     }
 
@@ -77,11 +85,15 @@ impl PacketFlows {
         now: Time,
         packet: &Packet,
         sorting: &Sorting,
-        priorities: &mut Priorities,
+        (priorities, policies): (&mut Priorities, &Policies),
         programs: Option<&ProgramLookup>,
     ) -> Worth {
-        let by_program = sorting.name_programs() || priorities.name_programs();
-        let said = by_program || priorities.say_something() || !self.flows.is_empty();
+        let by_program =
+            sorting.name_programs() || priorities.name_programs() || policies.name_programs();
+        let said = by_program
+            || priorities.say_something()
+            || policies.say_something()
+            || !self.flows.is_empty();
         let ends = flow_ends(packet, packet.source()).filter(|_| said);
         let Some(ends) = ends else { return Worth::default() };
         let Some(known) = self.begin(now, ends, priorities) else { return Worth::default() };
@@ -92,7 +104,7 @@ impl PacketFlows {
             let udp = protocol == Protocol::UDP.0;
             programs.request(known.number, Ends { udp, client: mobile, server: fixed });
         }
-        let worth = known.find_worth(ends, sorting, priorities);
+        let worth = known.find_worth(ends, sorting, priorities, policies);
         if known.worth != worth {
             known.worth = worth;
             self.due = Some(now);
@@ -120,7 +132,7 @@ impl PacketFlows {
         &mut self,
         (now, at): (Time, u32),
         sorting: &Sorting,
-        priorities: &mut Priorities,
+        (priorities, policies): (&mut Priorities, &Policies),
         mut tell: impl FnMut(FlowWorth),
     ) {
         self.sweep(now, priorities);
@@ -130,7 +142,7 @@ impl PacketFlows {
         }
         self.due = None;
         for (ends, known) in &mut self.flows {
-            known.worth = known.find_worth(*ends, sorting, priorities);
+            known.worth = known.find_worth(*ends, sorting, priorities, policies);
             if known.due().is_some_and(|due| due <= now) {
                 (known.told, known.told_at) = (known.worth, Some(now));
                 tell(known.worth.told(*ends));
@@ -223,6 +235,7 @@ mod tests {
     struct World {
         flows: PacketFlows,
         priorities: Priorities,
+        policies: Policies,
         sorting: Sorting,
     }
 
@@ -233,24 +246,26 @@ mod tests {
             Self {
                 flows: PacketFlows::default(),
                 priorities: Priorities::new(Rules::default(), feedback),
+                policies: Policies::default(),
                 sorting: Sorting::new(1, &file.packets, []),
             }
         }
 
         /// The priority of a packet, and that and the number of the class that the base is told.
         fn send(&mut self, ms: u64, at: u32, port: u16) -> (u32, Option<(u32, u8)>) {
-            let Self { flows, priorities, sorting } = self;
+            let Self { flows, priorities, policies, sorting } = self;
             let now = Time::from_millis(ms);
-            let worth = flows.worth_of(now, &packet(port), sorting, priorities, None);
+            let of = (priorities, &*policies);
+            let worth = flows.worth_of(now, &packet(port), sorting, of, None);
             (worth.priority, self.told(ms, at))
         }
 
         /// The first of what the base is told.
         fn told(&mut self, ms: u64, at: u32) -> Option<(u32, u8)> {
-            let Self { flows, priorities, sorting } = self;
+            let Self { flows, priorities, policies, sorting } = self;
             let (now, mut told) = (Time::from_millis(ms), None);
             if flows.at != at || flows.due().is_some_and(|due| due <= now) {
-                flows.tell((now, at), sorting, priorities, |worth| {
+                flows.tell((now, at), sorting, (priorities, policies), |worth| {
                     told.get_or_insert((worth.priority, worth.class));
                 });
             }

@@ -16,6 +16,7 @@ use lasthop_wire::packet::Packet;
 
 use super::Core;
 use super::packet_flows::{FLOWS_MAX, PacketFlows};
+use super::policies::Policies;
 use crate::packets::{Sorting, Worth};
 use crate::program_lookup::ProgramLookup;
 
@@ -26,15 +27,17 @@ pub(super) struct ProgramPriorities {
     /// None before the loop runs, and where there is no thread for it.
     programs: Option<ProgramLookup>,
     packets: PacketFlows,
+    /// Which links carry them.
+    policies: Policies,
 }
 
 impl ProgramPriorities {
     /// No connections yet, and never more than `connections` at once.
-    pub(super) fn new(rules: Rules, connections: usize) -> Self {
+    pub(super) fn new(rules: Rules, policies: Policies, connections: usize) -> Self {
         let flows_max = connections + FLOWS_MAX;
         let feedback = FeedbackConfig { flows_max, ..FeedbackConfig::default() };
         let priorities = Priorities::new(rules, feedback);
-        Self { priorities, programs: None, packets: PacketFlows::default() }
+        Self { priorities, programs: None, packets: PacketFlows::default(), policies }
     }
 
     /// Watches for programs that are recognised; that is `source`'s.
@@ -89,8 +92,8 @@ impl ProgramPriorities {
 
     /// What a packet is worth by its flow.
     pub(super) fn worth_of(&mut self, now: Time, packet: &Packet, sorting: &Sorting) -> Worth {
-        let Self { priorities, programs, packets } = self;
-        packets.worth_of(now, packet, sorting, priorities, programs.as_ref())
+        let Self { priorities, programs, packets, policies } = self;
+        packets.worth_of(now, packet, sorting, (priorities, policies), programs.as_ref())
     }
 
     /// The flows of packets that have some worth.
@@ -105,25 +108,31 @@ impl ProgramPriorities {
 
     /// Tells the base at the other end of hop `at` what flows of packets are worth.
     pub(super) fn tell(&mut self, of: (Time, u32), sorting: &Sorting, tell: impl FnMut(FlowWorth)) {
-        self.packets.tell(of, sorting, &mut self.priorities, tell);
+        self.packets.tell(of, sorting, (&mut self.priorities, &self.policies), tell);
     }
 
     fn apply_rules(&mut self, core: &mut Core, key: Key, flow: Flow) {
         let Some(connection) = core.connections.get_mut(key) else { return };
         let (number, program) = (connection.who.number, connection.who.program.clone());
-        self.priorities.begin(number, Flow { program, ..flow }, Layer::Hop);
+        let flow = Flow { program, ..flow };
+        connection.who.policy = self.policies.of(&flow);
+        self.priorities.begin(number, flow, Layer::Hop);
         connection.who.priority = self.priorities.priority(number);
     }
 
-    /// The connection has a new name in a session: there it has the priority that it had.
+    /// The connection has a new name in a session: there it has the priority and the policy that it had.
     pub(super) fn reapply(&self, core: &mut Core, key: Key) {
         let Some(connection) = core.connections.get(key) else { return };
         let (who, name) = (&connection.who, connection.name);
         let told = who.priority.filter(|priority| *priority != USUAL);
-        if let (Some((id, conn)), Some(priority)) = (name, told)
+        let policy = who.policy;
+        if let Some((id, conn)) = name
             && let Some((session, mut streams)) = core.session(id)
         {
-            session.set_priority(&mut streams, conn, priority);
+            if let Some(priority) = told {
+                session.set_priority(&mut streams, conn, priority);
+            }
+            session.set_policy(&mut streams, conn, policy);
         }
     }
 
@@ -141,7 +150,24 @@ impl ProgramPriorities {
             };
             if is_known {
                 self.priorities.recognise(number, program);
+                self.renew_policy(core, number);
             }
+        }
+    }
+
+    /// More is known of a connection.
+    fn renew_policy(&self, core: &mut Core, number: u64) {
+        let Some(flow) = self.priorities.flow(number) else { return };
+        let Some(connection) = core.numbered(number) else { return };
+        let policy = self.policies.of(flow);
+        if std::mem::replace(&mut connection.who.policy, policy) == policy {
+            return;
+        }
+        let name = connection.name;
+        if let Some((id, conn)) = name
+            && let Some((session, mut streams)) = core.session(id)
+        {
+            session.set_policy(&mut streams, conn, policy);
         }
     }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use lasthop_control::PRIORITY_MAX;
 use lasthop_control::priority::{Program, USUAL};
 use lasthop_control::{choice, settings};
-use lasthop_hop::PacketClass;
+use lasthop_hop::{PacketClass, Policy};
 use lasthop_kernel::network::Network;
 use lasthop_session::Target;
 use lasthop_session::flow_worth::{FlowEnds, FlowWorth};
@@ -222,7 +222,7 @@ impl Sorting {
     ) -> PacketClass {
         let said = of_flow.class.or_else(|| self.rules.said(known(packet, host)));
         let class = said.map_or_else(|| PacketClass::of(packet, length), ClassName::class);
-        PacketClass { priority: of_flow.priority, ..class }
+        PacketClass { priority: of_flow.priority, policy: of_flow.policy, ..class }
     }
 }
 
@@ -231,11 +231,12 @@ impl Sorting {
 pub(crate) struct Worth {
     pub(crate) class: Option<ClassName>,
     pub(crate) priority: u32,
+    pub(crate) policy: Policy,
 }
 
 impl Default for Worth {
     fn default() -> Self {
-        Self { class: None, priority: USUAL }
+        Self { class: None, priority: USUAL, policy: Policy::Speed }
     }
 }
 
@@ -243,13 +244,14 @@ impl Worth {
     /// For the base, of a flow between these ends.
     pub(crate) fn told(self, ends: FlowEnds) -> FlowWorth {
         let class = self.class.map_or(0, ClassName::number);
-        FlowWorth { ends, class, priority: self.priority }
+        FlowWorth { ends, class, priority: self.priority, policy: self.policy.number() }
     }
 
     /// What a mobile has told.
     pub(crate) fn heard(of: &FlowWorth) -> Self {
         let priority = of.priority.clamp(1, PRIORITY_MAX);
-        Self { class: ClassName::of_number(of.class), priority }
+        let policy = Policy::of_number(of.policy).unwrap_or_default();
+        Self { class: ClassName::of_number(of.class), priority, policy }
     }
 }
 
@@ -262,6 +264,8 @@ pub(crate) fn flow_ends(packet: &Packet, host: IpAddr) -> Option<FlowEnds> {
 
 #[cfg(test)]
 mod tests {
+    use lasthop_hop::PathId;
+
     use super::*;
 
     #[derive(Deserialize)]
@@ -310,7 +314,7 @@ mod tests {
             let said = sorting.class(&packet, bytes.len(), host, Worth::default());
             assert_eq!(said, class, "{dscp} {ports:?} {host}");
             // What a mobile says of a flow goes before.
-            let told = Worth { class: Some(ClassName::Once), priority: 5 };
+            let told = Worth { class: Some(ClassName::Once), priority: 5, ..Worth::default() };
             let told = sorting.class(&packet, bytes.len(), host, told);
             assert_eq!(told, PacketClass { priority: 5, ..PacketClass::ONCE });
         }
@@ -337,10 +341,11 @@ mod tests {
             rules.0[0].class
         });
         for class in all.map(Some).into_iter().chain([None]) {
-            let worth = Worth { class, priority: 7 };
+            let policy = Policy::Only(PathId(2));
+            let worth = Worth { class, priority: 7, policy };
             assert_eq!(Worth::heard(&worth.told(ends)), worth);
         }
-        let strange = FlowWorth { ends, class: 99, priority: 0 };
+        let strange = FlowWorth { ends, class: 99, priority: 0, policy: 99 };
         assert_eq!(Worth::heard(&strange), Worth::default());
     }
 

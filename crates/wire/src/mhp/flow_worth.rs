@@ -34,6 +34,8 @@ pub struct FlowWorth {
     pub class: u8,
     /// Relative to others'; 1 where nothing is said of it.
     pub priority: u32,
+    /// The number of the policy by which paths carry it, as in SRP's frames; 0 where nothing is said of it.
+    pub policy: u32,
 }
 
 impl FlowWorth {
@@ -47,6 +49,7 @@ impl FlowWorth {
         let FlowEnds { protocol, mobile, fixed } = self.ends;
         put!(out, TYPE, protocol, mobile, fixed, self.class);
         varint::push(out, self.priority.into());
+        varint::push(out, self.policy.into());
     }
 
     /// Reads a record, which is all of `bytes`.
@@ -67,7 +70,10 @@ impl FlowWorth {
         };
         let class = body.get("class")?;
         let priority = u32::try_from(body.take_varint("priority")?).unwrap_or(u32::MAX);
-        Ok(Self { ends, class, priority })
+        // An older peer says nothing of it.
+        let policy = body.take_varint("policy").ok().and_then(|n| u32::try_from(n).ok());
+        let policy = policy.unwrap_or(0);
+        Ok(Self { ends, class, priority, policy })
     }
 }
 
@@ -82,11 +88,13 @@ mod tests {
             mobile: "10.9.0.7:4500".parse().expect("address"),
             fixed: "[2001:db8::7]:53".parse().expect("address"),
         };
-        let worth = FlowWorth { ends, class: 2, priority: 300 };
+        let worth = FlowWorth { ends, class: 2, priority: 300, policy: 3 };
         let mut out = Vec::new();
         worth.encode(&mut out);
         assert_eq!(out[..9], *b"\x04\x11\x01\x11\x94\x0a\x09\0\x07");
-        assert_eq!(out[out.len() - 3..], *b"\x02\x41\x2c");
+        assert_eq!(out[out.len() - 4..], *b"\x02\x41\x2c\x03");
+        let older = FlowWorth { policy: 0, ..worth };
+        assert_eq!(FlowWorth::decode(&out[..out.len() - 1]), Ok(older));
         assert!(FlowWorth::is_meant(&out) && !FlowWorth::is_meant(&[0x45]));
         assert_eq!(FlowWorth::decode(&out), Ok(worth));
         out.push(9);
