@@ -497,7 +497,7 @@ impl TryFrom<MobileFile> for MobileConfig {
         }
         let mut link_files = file.links;
         let by_flag = file.link_names.into_iter();
-        link_files.extend(by_flag.map(|interface| LinkFile::of(interface)));
+        link_files.extend(by_flag.map(LinkFile::of));
         let uses_links = !link_files.is_empty();
         let (links, all_links) = links::from_files(link_files)?;
         let policies = Policies::from_files(file.policies, file.policy.as_deref(), &links)?;
