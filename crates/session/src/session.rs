@@ -530,7 +530,7 @@ impl Session {
     /// hop. Whether the connection is known.
     pub fn set_policy(&mut self, hop: &mut impl Streams, id: ConnId, policy: Policy) -> bool {
         let Some(conn) = self.table.get_mut(id) else { return false };
-        conn.policy = policy;
+        conn.set_policy(policy);
         if let Some(stream) = conn.stream {
             hop.set_policy(stream, policy);
         }

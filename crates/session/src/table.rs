@@ -65,12 +65,21 @@ pub(crate) struct Conn {
     pub(crate) priority: Option<u32>,
     /// The name of the host that it is of; 0 if it was given none.
     pub(crate) client: u32,
-    /// Which of the hop's paths may carry it.
-    pub(crate) policy: Policy,
+    /// The number of the policy by which the hop's paths carry it.
+    policy: u8,
     deadline: Option<Time>,
 }
 
 impl Conn {
+    /// Which of the hop's paths may carry it.
+    pub(crate) fn policy(&self) -> Policy {
+        Policy::of_number(self.policy.into()).unwrap_or_default()
+    }
+
+    pub(crate) fn set_policy(&mut self, policy: Policy) {
+        self.policy = policy.number() as u8;
+    }
+
     pub(crate) fn phase(&self) -> Phase {
         self.phase
     }
@@ -231,7 +240,7 @@ impl Table {
             origin: None,
             priority: None,
             client: 0,
-            policy: Policy::Speed,
+            policy: 0,
             deadline: None,
         };
         self.remove(id);

@@ -319,7 +319,7 @@ impl Session {
                         hop.set_priority(stream, priority);
                     }
                     hop.set_client(stream, conn.client);
-                    hop.set_policy(stream, conn.policy);
+                    hop.set_policy(stream, conn.policy());
                 }
                 self.reopen(hop, id);
             }
