@@ -556,7 +556,7 @@ impl Outgoing {
         }
         if now < slot.deadline {
             slot.losses = slot.losses.saturating_add(1);
-            let policy = self.flows[usize::from(slot.flow)].policy;
+            let policy = self.policy_of(part);
             return self.waiting.of(policy).repeats.push_back(part);
         }
         self.give_up(part.slot, pool, stats);

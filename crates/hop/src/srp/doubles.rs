@@ -23,7 +23,7 @@ const SAVED_MAX: u64 = 16 * 1024;
 /// What is to be sent once more.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Double {
-    at: Time,
+    pub(super) at: Time,
     pub(super) content: Content,
     /// Which paths may carry it.
     pub(super) policy: Policy,
@@ -49,9 +49,9 @@ impl Doubles {
         Self { queue: VecDeque::new(), earned: 0, budget: SAVED_MAX, lossy: [None; 2] }
     }
 
-    /// The next, and when it is to be sent.
-    pub(super) fn next(&self) -> Option<(Time, &Double)> {
-        self.queue.front().map(|double| (double.at, double))
+    /// The next.
+    pub(super) fn next(&self) -> Option<&Double> {
+        self.queue.front()
     }
 
     /// What is to be sent now.

@@ -58,7 +58,7 @@ impl Srp {
         }
         // Credit ends soon when no more is left than leaves in a round trip.
         self.streams.queue_blocked(self.paths.iter().map(Path::round_trip_bytes).sum());
-        let loads = if self.has_new() { self.loads(p) } else { Loads::new() };
+        let loads = self.loads(p);
         let double = self.doubles.due(now).is_some_and(|double| self.takes_double(p, &double));
         let has_data = double || !loads.is_empty();
         let controls = (self.streams.has_controls() || self.statuses.are_due()) && !quiet;

@@ -35,14 +35,12 @@ impl Srp {
         let path = &self.paths[p];
         match timer {
             Timer::Pacing if path.sends_only_probes() || path.is_full() => None,
-            Timer::Pacing if self.has_new() && !self.loads(p).is_empty() => {
-                Some(path.pacer.wake(path.air_time()))
-            }
+            Timer::Pacing if !self.loads(p).is_empty() => Some(path.pacer.wake(path.air_time())),
             Timer::Pacing => {
                 let turn = path.pacer.wake(path.air_time());
                 let copy = (path.has_copies() || self.has_twice(p)).then_some(turn);
-                let double = self.doubles.next().filter(|(_, double)| self.takes_double(p, double));
-                copy.into_iter().chain(double.map(|(at, _)| at.max(turn))).min()
+                let double = self.doubles.next().filter(|double| self.takes_double(p, double));
+                copy.into_iter().chain(double.map(|double| double.at.max(turn))).min()
             }
             Timer::AckDelay => path.received.due(),
             Timer::LossDetection => path.recovery.loss_timer(),

@@ -252,16 +252,15 @@ impl StreamSet {
                 let streams = self.turns.weight_of(client);
                 clients.charge_streams(client, w.len() - before, streams);
             }
-            let stream = self.streams.get_mut(id);
-            let state = stream.map(|s| (&mut s.turn_state, s.send.wants_to_send(u64::MAX)));
-            let turns = self.turns.of(policy);
-            let state = state.map(|(state, more)| {
-                if w.len() > before && !more {
-                    turns.on_sent_early(id, state, w.len() - before);
-                }
-                state
-            });
-            turns.remove_new(state);
+            let (turns, written) = (self.turns.of(policy), w.len() - before);
+            let mut stream = self.streams.get_mut(id);
+            if let Some(Stream { send, turn_state, .. }) = &mut stream
+                && written > 0
+                && !send.wants_to_send(u64::MAX)
+            {
+                turns.on_sent_early(id, turn_state, written);
+            }
+            turns.remove_new(stream.map(|s| &mut s.turn_state));
         }
         all
     }

@@ -111,6 +111,13 @@ impl Active {
         self.weight -= popped.map_or(0, |(_, priority)| u64::from(priority));
     }
 
+    /// Takes a stream of this priority out, wherever it is.
+    fn remove(&mut self, id: u64, priority: u32) {
+        self.ids.retain(|(other, _)| *other != id);
+        self.weight -= u64::from(priority);
+        self.spent = 0;
+    }
+
     /// It is the next one's turn.
     fn skip(&mut self) {
         if !self.ids.is_empty() {
@@ -183,11 +190,8 @@ impl Turns {
     /// The stream is of another host from here on.
     pub(super) fn set_client(&mut self, id: u64, state: &mut TurnState, client: u16) {
         if state.in_active {
-            let of = self.of(state.client);
-            of.ids.retain(|(other, _)| *other != id);
-            of.weight -= u64::from(state.priority);
-            of.spent = 0;
-            let served = of.served;
+            self.of(state.client).remove(id, state.priority);
+            let served = self.of(state.client).served;
             let of = self.of(client);
             of.served = of.served.max(served);
             of.push(id, state.priority);
@@ -198,14 +202,13 @@ impl Turns {
     /// The stream waits no longer.
     pub(super) fn leave(&mut self, id: u64, state: &mut TurnState) {
         if state.in_active {
-            let of = self.of(state.client);
-            of.ids.retain(|(other, _)| *other != id);
-            of.weight -= u64::from(state.priority);
-            of.spent = 0;
+            self.of(state.client).remove(id, state.priority);
         }
-        self.urgent.retain(|other| *other != id);
-        self.bare.retain(|other| *other != id);
-        self.new.retain(|other| *other != id);
+        let Self { urgent, bare, new, .. } = self;
+        let queues = [(state.in_urgent, urgent), (state.in_bare, bare), (state.in_new, new)];
+        for (_, queue) in queues.into_iter().filter(|(is_in, _)| *is_in) {
+            queue.retain(|other| *other != id);
+        }
         (state.in_active, state.in_urgent) = (false, false);
         (state.in_bare, state.in_new) = (false, false);
     }

@@ -43,6 +43,19 @@ impl Bond {
         self.dark.iter().any(|(p, from, to)| *p == path && (*from..*to).contains(&self.now))
     }
 
+    /// Has the second end send by a stream all that there is room for, and the first one take what has come: how much.
+    fn pump(&mut self, id: StreamId) -> usize {
+        let [mobile, base] = &mut self.ends;
+        while let Ok(room) = base.send_space(id).map(|room| room.len())
+            && room > 0
+        {
+            base.commit(id, room);
+        }
+        let came = mobile.received(id).len();
+        mobile.consume(id, came);
+        came
+    }
+
     /// Runs to the next event, at most to `until`; false once there.
     fn step(&mut self, until: Time) -> bool {
         let mut buf = [0; 2000];
@@ -257,13 +270,7 @@ fn what_arrives_by_a_path_that_was_left_counts() {
     let id = w.ends[1].open().unwrap();
     let fill = |w: &mut Bond, until| {
         loop {
-            while let Ok(n) = w.ends[1].send_space(id).map(|room| room.len())
-                && n > 0
-            {
-                w.ends[1].commit(id, n);
-            }
-            let came = w.ends[0].received(id).len();
-            w.ends[0].consume(id, came);
+            w.pump(id);
             if !w.step(until) {
                 break;
             }

@@ -135,14 +135,7 @@ fn paced(policy: Policy, as_packets: bool) -> (Duration, f64) {
         }
         let next = w.now + Duration::from_millis(20);
         loop {
-            while let Ok(room) = w.ends[1].send_space(bulk).map(|room| room.len())
-                && room > 0
-            {
-                w.ends[1].commit(bulk, room);
-            }
-            let n = w.ends[0].received(bulk).len();
-            w.ends[0].consume(bulk, n);
-            bytes += n;
+            bytes += w.pump(bulk);
             while w.ends[0].received(id).len() >= 200 {
                 w.ends[0].consume(id, 200);
                 late.push(w.now.since(written[late.len()]));
