@@ -155,6 +155,32 @@ fn near_and_far(loss: f64) -> [Link; 2] {
     [Link(20, 20, lost), Link(10, 150, lost)]
 }
 
+/// Runs cells of the near and the far link, each with its loss, by the better one first. What is measured says by the last
+/// argument how long it took there, and has that over the better link's, where that was asked for.
+fn beside_the_better_link(
+    setting: &Setting,
+    report: &mut Report,
+    cells: [(&'static str, f64); 2],
+    measure: impl Fn(Scheme, &'static str, [Link; 2], &dyn Fn(Duration) -> Option<f64>) -> Result<Row>,
+) {
+    let [cubic, bbr] = ["cubic", "bbr"].map(Scheme::Multipath);
+    for (name, loss) in cells {
+        let alone = std::cell::Cell::new(None);
+        for scheme in [Scheme::Best, Scheme::Bond, cubic, bbr] {
+            let of_best = |took: Duration| {
+                if scheme == Scheme::Best {
+                    alone.set(Some(took));
+                }
+                alone.get().map(|alone: Duration| took.as_secs_f64() / alone.as_secs_f64())
+            };
+            let ours = scheme == Scheme::Bond;
+            setting.attempt_named(report, FIGURE, scheme.peer(), ours, name, || {
+                measure(scheme, name, near_and_far(loss), &of_best)
+            });
+        }
+    }
+}
+
 /// Runs all cells.
 pub(crate) fn run(setting: &Setting, report: &mut Report) {
     for cell in CELLS.iter().filter(|cell| cell.quick || !setting.quick) {

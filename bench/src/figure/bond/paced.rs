@@ -6,7 +6,7 @@ use lasthop_lab::topology::Topology;
 use lasthop_radio::Direction;
 use lasthop_units::Duration;
 
-use super::{FIGURE, Link, Scheme, near_and_far};
+use super::{FIGURE, Link, Scheme, beside_the_better_link};
 use crate::figure::Setting;
 use crate::report::{Report, Row};
 
@@ -18,42 +18,30 @@ const MOST: f64 = 1.25;
 
 /// Runs all cells.
 pub(super) fn run(setting: &Setting, report: &mut Report) {
-    let [cubic, bbr] = ["cubic", "bbr"].map(Scheme::Multipath);
-    for (name, loss) in CELLS {
-        let mut alone = None;
-        for scheme in [Scheme::Best, Scheme::Bond, cubic, bbr] {
-            let ours = scheme == Scheme::Bond;
-            setting.attempt_named(report, FIGURE, scheme.peer(), ours, name, || {
-                let links = near_and_far(loss);
-                let Paced { delays, far } = measure(setting, scheme, name, links)?;
-                let at =
-                    |percent: usize| delays[(delays.len() * percent / 100).min(delays.len() - 1)];
-                let p99 = at(99);
-                if scheme == Scheme::Best {
-                    alone = Some(p99);
-                }
-                // Where the better link was not asked for, there is nothing to compare with.
-                let ratio = alone.map(|alone| p99.as_secs_f64() / alone.as_secs_f64());
-                Ok(Row::new(FIGURE, scheme.peer(), name)
-                    .value("scheme", scheme.name())
-                    .number("delay_p50_s", at(50).as_secs_f64())
-                    .number("delay_p99_s", p99.as_secs_f64())
-                    .number("delay_max_s", at(100).as_secs_f64())
-                    .number("of_best", ratio)
-                    .number("far_share", far)
-                    .claim_if(
-                        ours,
-                        format!("p99 at most {} ms", bound(links).as_millis()),
-                        p99 <= bound(links),
-                    )
-                    .claim_if(
-                        ours && ratio.is_some(),
-                        format!("p99 at most {MOST} times the better link's"),
-                        ratio.is_some_and(|ratio| ratio <= MOST),
-                    ))
-            });
-        }
-    }
+    beside_the_better_link(setting, report, CELLS, |scheme, name, links, of_best| {
+        let ours = scheme == Scheme::Bond;
+        let Paced { delays, far } = measure(setting, scheme, name, links)?;
+        let at = |percent: usize| delays[(delays.len() * percent / 100).min(delays.len() - 1)];
+        let p99 = at(99);
+        let ratio = of_best(p99);
+        Ok(Row::new(FIGURE, scheme.peer(), name)
+            .value("scheme", scheme.name())
+            .number("delay_p50_s", at(50).as_secs_f64())
+            .number("delay_p99_s", p99.as_secs_f64())
+            .number("delay_max_s", at(100).as_secs_f64())
+            .number("of_best", ratio)
+            .number("far_share", far)
+            .claim_if(
+                ours,
+                format!("p99 at most {} ms", bound(links).as_millis()),
+                p99 <= bound(links),
+            )
+            .claim_if(
+                ours && ratio.is_some(),
+                format!("p99 at most {MOST} times the better link's"),
+                ratio.is_some_and(|ratio| ratio <= MOST),
+            ))
+    });
 }
 
 /// What was seen of a stream.

@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 use lasthop_lab::transfer::Direction;
 use lasthop_units::Duration;
 
-use super::{FIGURE, Scheme, near_and_far};
+use super::{FIGURE, Link, Scheme, beside_the_better_link};
 use crate::figure::Setting;
 use crate::report::{Report, Row};
 
@@ -19,38 +19,33 @@ const SETTLE: Duration = Duration::from_secs(2);
 
 /// Runs all cells.
 pub(super) fn run(setting: &Setting, report: &mut Report) {
-    let [cubic, bbr] = ["cubic", "bbr"].map(Scheme::Multipath);
-    for (name, loss) in CELLS {
-        let mut alone = None;
-        for scheme in [Scheme::Best, Scheme::Bond, cubic, bbr] {
-            let ours = scheme == Scheme::Bond;
-            setting.attempt_named(report, FIGURE, scheme.peer(), ours, name, || {
-                let mut times = measure(setting, scheme, name, loss)?;
-                times.sort_unstable();
-                let (median, worst) = (times[times.len() / 2], times[times.len() - 1]);
-                if scheme == Scheme::Best {
-                    alone = Some(median);
-                }
-                // Where the better link was not asked for, there is nothing to compare with.
-                let ratio = alone.map(|alone| median.as_secs_f64() / alone.as_secs_f64());
-                Ok(Row::new(FIGURE, scheme.peer(), name)
-                    .value("scheme", scheme.name())
-                    .number("time_s", median.as_secs_f64())
-                    .number("worst_s", worst.as_secs_f64())
-                    .number("of_best", ratio)
-                    .claim_if(
-                        ours && ratio.is_some(),
-                        format!("at most {MOST} times the better link's time"),
-                        ratio.is_some_and(|ratio| ratio <= MOST),
-                    ))
-            });
-        }
-    }
+    beside_the_better_link(setting, report, CELLS, |scheme, name, links, of_best| {
+        let ours = scheme == Scheme::Bond;
+        let mut times = measure(setting, scheme, name, links)?;
+        times.sort_unstable();
+        let (median, worst) = (times[times.len() / 2], times[times.len() - 1]);
+        let ratio = of_best(median);
+        Ok(Row::new(FIGURE, scheme.peer(), name)
+            .value("scheme", scheme.name())
+            .number("time_s", median.as_secs_f64())
+            .number("worst_s", worst.as_secs_f64())
+            .number("of_best", ratio)
+            .claim_if(
+                ours && ratio.is_some(),
+                format!("at most {MOST} times the better link's time"),
+                ratio.is_some_and(|ratio| ratio <= MOST),
+            ))
+    });
 }
 
 /// How long each of some downloads took, one after the other.
-fn measure(setting: &Setting, scheme: Scheme, cell: &str, loss: f64) -> Result<Vec<Duration>> {
-    let mut bond = scheme.start(setting, cell, near_and_far(loss), &[])?;
+fn measure(
+    setting: &Setting,
+    scheme: Scheme,
+    cell: &str,
+    links: [Link; 2],
+) -> Result<Vec<Duration>> {
+    let mut bond = scheme.start(setting, cell, links, &[])?;
     bond.run(SETTLE)?;
     let mut times = Vec::new();
     for _ in 0..setting.choose(11, 51) {

@@ -188,17 +188,17 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     for scheme in options.schemes() {
         let outcome = ride(scheme, options, &program, &stop, &picture);
         if stop.is_set() {
-            picture.finish();
+            picture.live.finish();
             bail!("interrupted");
         }
-        picture.line(&format!("{scheme:<12} {}", table::summary(&outcome)));
+        picture.live.line(&format!("{scheme:<12} {}", table::summary(&outcome)));
         if options.json {
             let line = table::json(scheme, &outcome)?;
-            picture.suspend(|| println!("{line}"));
+            picture.live.suspend(|| println!("{line}"));
         }
         outcomes.push((scheme, outcome));
     }
-    picture.finish();
+    picture.live.finish();
     if !options.json {
         print!("{}", table::table(&table::title(options), &outcomes));
     }

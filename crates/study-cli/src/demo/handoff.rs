@@ -149,9 +149,9 @@ fn travel_by(
         Tale::Crossed(crossing) => {
             crossings.push(crossing.clone());
             if json {
-                picture.suspend(|| println!("{}", table::json(mode, crossing)));
+                picture.live.suspend(|| println!("{}", table::json(mode, crossing)));
             } else {
-                picture.line(&table::summary(crossing));
+                picture.live.line(&table::summary(crossing));
             }
         }
     };
@@ -159,6 +159,6 @@ fn travel_by(
         Ok(_) => None,
         Err(e) => Some(e.to_string()),
     };
-    picture.finish();
+    picture.live.finish();
     Outcome { plan, mode, crossings, failure }
 }

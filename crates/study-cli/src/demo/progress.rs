@@ -24,6 +24,43 @@ pub(super) fn bar(rate: Rate, full: Rate) -> String {
     format!("{}{}", "█".repeat(long), "·".repeat(BAR - long))
 }
 
+/// A picture that moves, on the standard error; a title where there is no terminal.
+pub(super) struct Live(ProgressBar);
+
+impl Live {
+    /// Nothing is drawn yet.
+    pub(super) fn new(title: &str) -> Self {
+        let bar = terminal::bar("{msg}");
+        if bar.is_hidden() {
+            eprintln!("{title}");
+        }
+        Self(bar)
+    }
+
+    /// How things stand.
+    pub(super) fn show(&self, drawing: impl FnOnce() -> String) {
+        if !self.0.is_hidden() {
+            self.0.set_message(drawing());
+            self.0.tick();
+        }
+    }
+
+    /// A line that stays.
+    pub(super) fn line(&self, line: &str) {
+        terminal::line(&self.0, line);
+    }
+
+    /// Does something else with the terminal.
+    pub(super) fn suspend(&self, f: impl FnOnce()) {
+        self.0.suspend(f);
+    }
+
+    /// Nothing more comes.
+    pub(super) fn finish(&self) {
+        self.0.finish_and_clear();
+    }
+}
+
 /// Shows how far the run has come, on the standard error.
 pub(super) struct Progress {
     bar: ProgressBar,

@@ -2,50 +2,28 @@
 
 use std::fmt::Write;
 
-use indicatif::ProgressBar;
 use lasthop_lab::bond::Sight;
 use lasthop_units::{Bytes, Rate};
 
 use super::{LINKS, Options, Scheme, table};
-use crate::demo::progress::bar;
-use crate::terminal;
+use crate::demo::progress::{Live, bar};
 
-/// The live picture, on the standard error.
+/// The live picture.
 pub(super) struct Picture {
-    bar: ProgressBar,
+    pub(super) live: Live,
     /// How long a way takes, in seconds.
     whole: f64,
 }
 
 impl Picture {
     pub(super) fn new(options: &Options) -> Self {
-        let bar = terminal::bar("{msg}");
-        if bar.is_hidden() {
-            eprintln!("{}", table::title(options));
-        }
-        Self { bar, whole: (options.settle() + options.lasting).as_secs_f64() }
+        let whole = (options.settle() + options.lasting).as_secs_f64();
+        Self { live: Live::new(&table::title(options)), whole }
     }
 
     /// How things stand.
     pub(super) fn show(&self, scheme: Scheme, sight: &Sight) {
-        if !self.bar.is_hidden() {
-            self.bar.set_message(drawing(scheme, sight, self.whole));
-            self.bar.tick();
-        }
-    }
-
-    /// A line that stays.
-    pub(super) fn line(&self, line: &str) {
-        terminal::line(&self.bar, line);
-    }
-
-    /// Does something else with the terminal.
-    pub(super) fn suspend(&self, f: impl FnOnce()) {
-        self.bar.suspend(f);
-    }
-
-    pub(super) fn finish(&self) {
-        self.bar.finish_and_clear();
+        self.live.show(|| drawing(scheme, sight, self.whole));
     }
 }
 

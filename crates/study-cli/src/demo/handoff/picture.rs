@@ -2,21 +2,19 @@
 
 use std::fmt::Write;
 
-use indicatif::ProgressBar;
 use lasthop_lab::journey::{Plan, Sight};
 use lasthop_lab::roam::{BASES, Mode};
 use lasthop_radio::Pacing;
 use lasthop_units::{Bytes, Rate};
 
-use crate::demo::progress::bar;
-use crate::terminal;
+use crate::demo::progress::{Live, bar};
 
 /// How far apart bases are drawn.
 const COLUMN: usize = 16;
 
-/// The live picture, on the standard error.
+/// The live picture.
 pub(super) struct Picture {
-    bar: ProgressBar,
+    pub(super) live: Live,
     title: String,
     /// What a full bar stands for.
     full: Rate,
@@ -24,43 +22,22 @@ pub(super) struct Picture {
 
 impl Picture {
     pub(super) fn new(mode: Mode, plan: &Plan) -> Self {
-        let bar = terminal::bar("{msg}");
         let title = format!(
             "{mode} over {}: {} moves, dead zones of {:.1} s",
             plan.settings.hop,
             plan.handoffs,
             plan.dead_zone.as_secs_f64()
         );
-        if bar.is_hidden() {
-            eprintln!("{title}");
-        }
         let full = match plan.topology.radio.down.pacing {
             Pacing::Rate(rate) => rate,
             _ => Rate::from_mbps(20),
         };
-        Self { bar, title, full }
+        Self { live: Live::new(&title), title, full }
     }
 
     /// How things stand.
     pub(super) fn show(&self, sight: &Sight) {
-        if !self.bar.is_hidden() {
-            self.bar.set_message(drawing(&self.title, sight, self.full));
-            self.bar.tick();
-        }
-    }
-
-    /// A line that stays.
-    pub(super) fn line(&self, line: &str) {
-        terminal::line(&self.bar, line);
-    }
-
-    /// Does something else with the terminal.
-    pub(super) fn suspend(&self, f: impl FnOnce()) {
-        self.bar.suspend(f);
-    }
-
-    pub(super) fn finish(&self) {
-        self.bar.finish_and_clear();
+        self.live.show(|| drawing(&self.title, sight, self.full));
     }
 }
 
