@@ -20,12 +20,16 @@ pub(crate) struct Scene {
 impl Scene {
     /// With a radio that loses this share in both directions; none where a test may not have it.
     pub(crate) fn new(loss: f64) -> Option<Self> {
-        let pair = Pair::new()?;
-        let topology = match loss > 0.0 {
+        Self::with(&match loss > 0.0 {
             true => Topology::losing(Errors::Uniform(loss)),
             false => Topology::default(),
-        };
-        let lab = super::lab(&topology)?;
+        })
+    }
+
+    /// With this radio and wire; none where a test may not have them.
+    pub(crate) fn with(topology: &Topology) -> Option<Self> {
+        let pair = Pair::new()?;
+        let lab = super::lab(topology)?;
         Some(Self { lab, pair })
     }
 
