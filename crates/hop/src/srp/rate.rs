@@ -14,6 +14,7 @@
 //! a CUBIC sender. Against such a neighbour a window that follows CUBIC's own curve (RFC 9438)
 //! keeps a fair share, until the queue is seen empty again.
 
+mod losses;
 mod startup;
 mod trial;
 
@@ -21,6 +22,7 @@ use core::time::Duration;
 
 use lasthop_units::{Rate, Time};
 
+use self::losses::Losses;
 use self::trial::Trials;
 use super::cubic::Cubic;
 use super::filter::WindowedMin;
@@ -43,8 +45,6 @@ const FIRST_DRAIN_TEST: Duration = Duration::from_secs(3);
 const PATIENCE_MAX: f64 = 1.2;
 /// After about so many acknowledgements of smaller datagrams it is forgotten how large others were.
 const LARGE_ACKS: usize = 512;
-/// Loss is averaged over about so many datagrams.
-const LOSS_DATAGRAMS: f64 = 300.0;
 /// Shortest interval.
 const INTERVAL_MIN: Duration = Duration::from_millis(4);
 /// Never slower than this, whatever was measured: a hop that carries TCP carries this.
@@ -78,14 +78,7 @@ pub(super) struct RateControl {
     /// Our share of what the hop delivers, as last measured while it had a queue.
     capacity: f64,
     /// Loss that sending slower would not avoid.
-    loss: f64,
-    /// Over how many datagrams that is averaged, and what had become of all when it was last updated.
-    loss_over: f64,
-    loss_counts: (u64, u64),
-    /// Full datagrams were settled since: whether they met a queue is yet to be seen.
-    loss_pending: bool,
-    /// What is lost is the silence's.
-    loss_void: bool,
+    losses: Losses,
     trials: Trials,
     /// The size of the largest datagrams of late, at least two thirds of a full one.
     large: usize,
@@ -131,12 +124,8 @@ impl RateControl {
             jumped: false,
             rate: 0.0,
             capacity: 0.0,
-            loss: 0.0,
-            loss_over: 0.0,
-            loss_counts: (0, 0),
+            losses: Losses::new(),
             large: 0,
-            loss_pending: false,
-            loss_void: false,
             trials: Trials::new(now),
             base_delay_us: WindowedMin::new(BASE_WINDOW),
             rtt_min_us: WindowedMin::new(BASE_WINDOW),
@@ -214,7 +203,7 @@ impl RateControl {
 
     /// Share of datagrams lost to something else than a full queue, from 0 to 1.
     pub(super) fn loss(&self) -> f64 {
-        self.loss
+        self.losses.share
     }
 
     /// What the hop was last measured to deliver to this flow.
@@ -268,12 +257,12 @@ impl RateControl {
         // empty hop look queued. Who has much to send leaves less than half of a datagram empty.
         self.large = (self.large - self.large / LARGE_ACKS).max(s.size).max(2 * s.datagram / 3);
         if 4 * s.size < 3 * self.large {
-            if !self.loss_pending {
-                self.update_loss(s.counts, !self.trials.is_on());
+            if !self.losses.pending {
+                self.losses.update((s.counts, s.burst), !self.trials.is_on());
             }
             return;
         }
-        self.loss_pending = true;
+        self.losses.pending = true;
         self.judge_trial(now, &s);
         if s.after_idle && self.draining && self.is_short(s.delay_alone_us()) {
             // What stood in the queue has gone while nothing was sent.
@@ -310,8 +299,8 @@ impl RateControl {
         let short = m.queue_max <= self.queue_high() * 2
             && self.mode != Mode::Compete
             && !self.trials.is_on();
-        self.update_loss(s.counts, short);
-        self.loss_void = false;
+        self.losses.update((s.counts, s.burst), short);
+        self.losses.void = false;
         self.queue_peak = self.queue_peak.mul_f64(0.998).max(m.queue_max);
         if m.queue_min <= self.queue_low() {
             self.last_empty = now;
@@ -356,20 +345,6 @@ impl RateControl {
         Duration::from_micros((delay_us - base).max(0) as u64) <= self.queue_low()
     }
 
-    /// Losses while the queue is `short` are the hop's own; others are passed over. Until there are
-    /// enough the average is over all there were.
-    fn update_loss(&mut self, counts: (u64, u64), short: bool) {
-        self.loss_pending = false;
-        let before = core::mem::replace(&mut self.loss_counts, counts);
-        let lost = counts.1.saturating_sub(before.1) as f64;
-        let datagrams = counts.0.saturating_sub(before.0) as f64 + lost;
-        if datagrams > 0.0 && short && !self.loss_void {
-            self.loss_over = (self.loss_over + datagrams).min(LOSS_DATAGRAMS);
-            let weight = (datagrams / self.loss_over).min(1.0);
-            self.loss += (lost / datagrams - self.loss) * weight;
-        }
-    }
-
     /// The queue above which this flow yields.
     fn queue_high(&self) -> Duration {
         let datagram_bits = 1500.0 * 8.0;
@@ -397,7 +372,7 @@ impl RateControl {
     /// those that a full queue dropped did not: by such an interval the hop can do no more than was known.
     fn estimate_capacity(&mut self, m: &Measurement, high: Duration) -> f64 {
         self.overflows = if self.is_overflow(m, high) { self.overflows + 1 } else { 0 };
-        let arrived = m.delivered / (1.0 - self.loss).max(0.1);
+        let arrived = m.delivered / (1.0 - self.losses.share).max(0.1);
         let served = match self.overflows {
             0 => return m.served,
             // One such interval may be a fade that met a busy moment.
@@ -409,8 +384,9 @@ impl RateControl {
 
     /// More is lost than the hop loses by itself, while the queue is as long as it gets.
     fn is_overflow(&self, m: &Measurement, high: Duration) -> bool {
-        let spread = libm::sqrt((self.loss * (1.0 - self.loss) + 0.01) / m.datagrams.max(1.0));
-        m.loss > self.loss + 3.0 * spread
+        let Losses { share, .. } = self.losses;
+        let spread = libm::sqrt((share * (1.0 - share) + 0.01) / self.losses.fates(m.datagrams));
+        m.loss > self.losses.share + 3.0 * spread
             && m.queue_min >= self.queue_peak / 2
             && m.queue_max >= self.queue_peak.mul_f64(0.75)
             && m.queue_max > high
@@ -453,7 +429,7 @@ impl RateControl {
         }
         // What grows must be seen to arrive: where a policer or a slow receiver eats the surplus
         // there is no queue to show it.
-        let arrived = m.delivered / (1.0 - self.loss).max(0.1);
+        let arrived = m.delivered / (1.0 - self.losses.share).max(0.1);
         if arrived < 0.85 * self.rate {
             let best = self.add_plateau(measured.max(arrived));
             if self.plateau >= 4 {
@@ -561,9 +537,9 @@ impl RateControl {
             }
             _ => {}
         }
-        let spread = libm::sqrt((self.loss * (1.0 - self.loss)) / m.datagrams.max(1.0));
+        let spread = self.losses.spread(self.losses.share, m.datagrams);
         let full = m.queue_max >= self.queue_peak.mul_f64(0.7) && m.queue_max > high;
-        let congested = full && m.loss > self.loss + 3.0 * spread + 0.5 / m.datagrams;
+        let congested = full && m.loss > self.losses.share + 3.0 * spread + 0.5 / m.datagrams;
         // The queue goes on overflowing until neighbours with a longer round trip have answered too.
         if congested && now.since(self.last_cut) >= 3 * s.srtt {
             self.last_cut = now;
@@ -584,7 +560,7 @@ impl RateControl {
     /// known of its rate is the best guess still.
     pub(super) fn on_interruption(&mut self) {
         self.halve_jump();
-        self.loss_void = true;
+        self.losses.void = true;
         self.rate = self.end_trial().unwrap_or(self.rate);
         self.interval = None;
         self.unbroken = None;

@@ -23,6 +23,8 @@ pub(super) struct Sample {
     pub(super) lost: u64,
     /// Datagrams acknowledged and declared lost so far, in all, whatever their size.
     pub(super) counts: (u64, u64),
+    /// The burst of losses that the average lost datagram was part of, in datagrams.
+    pub(super) burst: f64,
     /// Since the last sample there was a moment in which nothing was sent for lack of data, credit or
     /// window: what arrived until now shows that, rather than the hop.
     pub(super) after_idle: bool,

@@ -139,6 +139,7 @@ mod tests {
             delivered: 0,
             lost: 0,
             counts: (0, 0),
+            burst: 1.0,
             after_idle: false,
             next_number: 0,
             srtt: Duration::from_millis(20),

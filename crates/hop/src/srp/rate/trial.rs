@@ -9,7 +9,8 @@ use core::time::Duration;
 
 use lasthop_units::Time;
 
-use super::{EMPTY, LOSS_DATAGRAMS, RATE_FLOOR, RateControl};
+use super::losses::Losses;
+use super::{EMPTY, RATE_FLOOR, RateControl};
 use crate::srp::interval::Measurement;
 use crate::srp::sample::Sample;
 
@@ -49,22 +50,27 @@ struct Trial {
 
 impl Trial {
     /// What of `settled` datagrams is lost at the lower rate, and whether that is as before, once it is clear.
-    fn verdict(&self, now: Time, settled: f64, lost: f64) -> Option<(f64, bool)> {
+    fn verdict(
+        &self,
+        now: Time,
+        (settled, lost): (f64, f64),
+        losses: &Losses,
+    ) -> Option<(f64, bool)> {
         let loss = lost / settled.max(1.0);
-        let spread = |loss: f64| libm::sqrt(loss * (1.0 - loss) / settled.max(1.0));
+        let (spread, fates) = (|loss: f64| losses.spread(loss, settled), losses.fates(settled));
+        let long = fates >= DATAGRAMS_MAX || now.since(self.began) >= LENGTH_MAX;
         match self.own {
             Some(own) => {
                 let middle = (self.loss + own) / 2.0;
                 // A verdict against the hop's own loss costs more if it is wrong.
                 let less = loss < middle - 2.0 * spread(middle);
-                let long = settled >= DATAGRAMS_MAX || now.since(self.began) >= LENGTH_MAX;
                 let as_before = loss > middle + spread(middle) || long;
                 let clear = less || as_before;
-                (settled >= DATAGRAMS_MIN && clear).then_some((loss, !less))
+                (long || (fates >= DATAGRAMS_MIN && clear)).then_some((loss, !less))
             }
             None => {
                 let noise = (2.0 * spread(self.loss)).max(SUSPECT / 2.0);
-                (settled >= DATAGRAMS_AGAIN).then_some((loss, loss > self.loss - noise))
+                (long || fates >= DATAGRAMS_AGAIN).then_some((loss, loss > self.loss - noise))
             }
         }
     }
@@ -119,8 +125,8 @@ impl RateControl {
         }
         let seen = now.since(replace(&mut self.trials.seen, now)).as_secs_f64();
         let trials = &mut self.trials;
-        if self.loss < trials.own {
-            trials.own += (self.loss - trials.own) * (seen / MEMORY.as_secs_f64()).min(1.0);
+        if self.losses.share < trials.own {
+            trials.own += (self.losses.share - trials.own) * (seen / MEMORY.as_secs_f64()).min(1.0);
         }
         if trials.halved > 0 && now.since(trials.halved_at) >= PAUSE_MAX {
             (trials.halved, trials.halved_at) = (trials.halved - 1, now);
@@ -128,21 +134,20 @@ impl RateControl {
         // A queue that was much longer before hardly drops anything now.
         let room = self.queue_peak > 2 * EMPTY && m.queue_max < self.queue_peak.mul_f64(0.6);
         let margin = if room { SUSPECT_ROOM } else { SUSPECT };
-        let spread =
-            |datagrams: f64| libm::sqrt(self.loss * (1.0 - self.loss) / datagrams.max(1.0));
-        let noise = 2.5 * spread(self.loss_over) + 1.0 / self.loss_over.max(1.0);
-        let suspect = self.loss > trials.own + margin.max(noise);
+        let Losses { share, over, .. } = self.losses;
+        let spread = |datagrams: f64| self.losses.spread(share, datagrams);
+        let noise = 2.5 * spread(over) + 1.0 / over.max(1.0);
+        let suspect = share > trials.own + margin.max(noise);
         // It must be known before it is compared.
         let (noise, one) = (spread(m.datagrams), 0.5 / m.datagrams.max(1.0));
-        let rises = m.loss > self.loss + 3.0 * noise + one;
+        let rises = m.loss > share + 3.0 * noise + one;
         let since = now.since(trials.last);
-        let again = !room && self.loss > margin && since >= PAUSE_MAX.max(40 * self.rtt_min());
+        let again = !room && share > margin && since >= PAUSE_MAX.max(40 * self.rtt_min());
         if !rises && ((suspect && since >= self.trials.pause) || again) {
             let own = suspect.then_some(self.trials.own);
-            let arrives =
-                (1.0 - self.loss.max(m.loss - noise)) / (1.0 - own.unwrap_or(0.0)).max(0.1);
+            let arrives = (1.0 - share.max(m.loss - noise)) / (1.0 - own.unwrap_or(0.0)).max(0.1);
             self.trials.trial =
-                Some(Trial { rate: self.rate, loss: self.loss, own, counts: None, began: now });
+                Some(Trial { rate: self.rate, loss: share, own, counts: None, began: now });
             self.set_rate(0.95 * arrives * self.rate, s);
         }
         self.trials.is_on() || suspect || now < self.trials.hold
@@ -157,7 +162,9 @@ impl RateControl {
         };
         let lost = s.counts.1.saturating_sub(since.1) as f64;
         let settled = s.counts.0.saturating_sub(since.0) as f64 + lost;
-        let Some((loss, as_before)) = trial.verdict(now, settled, lost) else { return };
+        let Some((loss, as_before)) = trial.verdict(now, (settled, lost), &self.losses) else {
+            return;
+        };
         let before = *trial;
         let rtt = self.rtt_min();
         let pause = PAUSE_MIN.max(8 * rtt);
@@ -172,7 +179,7 @@ impl RateControl {
             trials.pause = pause;
             trials.hold = now + HOLD.max(4 * rtt);
             (trials.halved, trials.halved_at) = ((trials.halved + 2).min(HALVED_MAX), now);
-            (self.loss, self.loss_over) = (loss, settled.min(LOSS_DATAGRAMS));
+            self.losses.set(loss, settled);
             let arrived = before.rate * (1.0 - before.loss);
             self.capacity = (arrived / (1.0 - loss).max(0.1)).max(RATE_FLOOR);
             self.unopposed = 0;

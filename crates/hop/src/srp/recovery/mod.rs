@@ -3,6 +3,7 @@
 //! Gaps are losses. Where a hop does reorder, what was taken for lost and arrives after all teaches
 //! how long to wait.
 
+mod bursts;
 mod round_trip;
 mod sent;
 
@@ -14,6 +15,7 @@ use lasthop_wire::frame::Ack;
 use super::Violation;
 use super::content::Content;
 use super::sample::Sample;
+use bursts::Bursts;
 pub(super) use round_trip::RoundTrip;
 pub(super) use sent::{Fate, Purpose, Sent, SentLog};
 
@@ -41,6 +43,7 @@ pub(super) struct Recovery {
     lost_datagrams: u64,
     /// The share of datagrams lost of late, whatever the rate.
     loss: f64,
+    bursts: Bursts,
     /// How much later than its successors a datagram may arrive before it counts as lost.
     reordering: Duration,
     reordering_seen: Time,
@@ -73,6 +76,7 @@ impl Recovery {
             lost_bytes: 0,
             lost_datagrams: 0,
             loss: 0.0,
+            bursts: Bursts::default(),
             reordering: Duration::ZERO,
             reordering_seen: now,
             loss_timer: None,
@@ -251,9 +255,11 @@ impl Recovery {
                 self.lost_bytes += u64::from(sent.size);
                 self.lost_datagrams += 1;
                 self.loss += (1.0 - self.loss) * LOSS_WEIGHT;
+                self.bursts.on_lost(number, sent.at);
                 lost(sent);
             }
         }
+        self.bursts.end_run();
     }
 
     /// The rate control's sample of an acknowledgement that [raised](AckOutcome::raised_from) the
@@ -275,6 +281,7 @@ impl Recovery {
             delivered: self.delivered,
             lost: self.lost_bytes,
             counts: (self.acked, self.lost_datagrams),
+            burst: self.bursts.mean(),
             after_idle,
             next_number: self.log.next_number(),
             srtt: self.round_trip.srtt().unwrap_or_default(),

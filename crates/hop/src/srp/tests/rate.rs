@@ -13,11 +13,16 @@ struct Settled {
 }
 
 fn settled(rate_mbps: u64, delay_ms: u64, loss: f64, seconds: u64) -> Settled {
+    settled_with(rate_mbps, delay_ms, seconds, |p| p.loss = loss)
+}
+
+/// The same where datagrams are lost in some other way.
+fn settled_with(rate_mbps: u64, delay_ms: u64, seconds: u64, lose: impl Fn(&mut Pipe)) -> Settled {
     let mut w = Pairs::new(2);
     for p in &mut w.pipes {
         p.rate = Rate::from_mbps(rate_mbps);
         p.delay = Duration::from_millis(delay_ms);
-        p.loss = loss;
+        lose(p);
     }
     let mut bulk = Bulk::start(&mut w, 1, FOREVER);
     let from = Time::from_secs(seconds / 2);
@@ -62,6 +67,31 @@ fn random_loss_costs_only_itself_on_every_hop() {
             assert!(s.share >= 0.96, "{what}");
             assert!(s.dropped <= 0.03, "{what}");
             assert!(s.queue_ms < delay as f64, "{what}");
+        }
+    }
+}
+
+/// A fade that takes many datagrams in a row is no sign that too much is sent, however few datagrams come between two of
+/// them.
+#[test]
+fn fades_cost_only_themselves_on_every_hop() {
+    let fades = |now: Time, _| {
+        let ms = now.as_micros() / 1000;
+        ms % 200 < [20, 5, 36, 14, 1, 41, 9][(ms / 200 % 7) as usize]
+    };
+    for (rate, delay) in [(5, 20), (20, 20), (80, 5), (80, 50), (200, 20)] {
+        for loss in [0.0, 0.1] {
+            let s = settled_with(rate, delay, 20, |p| {
+                p.loss = loss;
+                p.loses = Some(Box::new(fades));
+            });
+            let what = alloc::format!(
+                "{rate} Mbit/s, {delay} ms, loss {loss}: share {:.3}, dropped {:.4}",
+                s.share,
+                s.dropped
+            );
+            std::println!("{what}");
+            assert!(s.share >= 0.93 && s.dropped <= 0.03, "{what}");
         }
     }
 }
