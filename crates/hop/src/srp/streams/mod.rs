@@ -226,7 +226,7 @@ impl StreamSet {
             if starved && !stream.send.wants_room {
                 self.starved.push_back(id);
             }
-            stream.send.wants_room = true;
+            stream.send.on_full();
         }
         let allowed = self.buffers.allowed(&stream.send);
         let capacity = stream.send.memory();

@@ -83,7 +83,7 @@ impl StreamSet {
     pub(in crate::srp) fn backlog(&self, policy: Policy) -> u64 {
         let active = self.turns.get(policy).into_iter().flat_map(Turns::active);
         let streams = active.filter_map(|id| self.streams.get(*id));
-        let of = |Stream { send, turn_state, .. }: &Stream| match send.wants_room {
+        let of = |Stream { send, turn_state, .. }: &Stream| match send.presses() {
             true => send.unsent() + send.sent() - turn_state.since(),
             false => send.unsent(),
         };

@@ -56,6 +56,8 @@ pub(super) struct SendHalf {
     pub(super) blocked: Blocked,
     /// The application met a full buffer and waits for room.
     pub(super) wants_room: bool,
+    /// How much waited to be sent when it last met one.
+    met_full: u64,
 }
 
 impl SendHalf {
@@ -73,6 +75,7 @@ impl SendHalf {
             reset: None,
             blocked: Blocked::default(),
             wants_room: false,
+            met_full: 0,
         }
     }
 
@@ -305,6 +308,19 @@ impl SendHalf {
         self.give_back();
     }
 
+    /// The application met a full buffer.
+    pub(super) fn on_full(&mut self) {
+        self.wants_room = true;
+        self.met_full = self.unsent();
+    }
+
+    /// The application is expected to go on: it has more than there is room for, or had when the buffer was last full, and
+    /// at least half of what waited then waits now.
+    pub(super) fn presses(&self) -> bool {
+        let keeps_up = self.met_full > 0 && self.unsent() >= self.met_full / 2;
+        self.wants_room || (keeps_up && self.fin == Fin::Open)
+    }
+
     /// Gives back an empty buffer that is not worth keeping.
     pub(super) fn give_back(&mut self) {
         if self.buffered() == 0 {
@@ -439,6 +455,25 @@ mod tests {
         s.on_lost(p);
         assert!(s.wants_to_send(0));
         assert_eq!(s.next_piece(0, 0), Some(p));
+    }
+
+    /// SRP-39: what waits of it counts as more than that only while it is expected to go on.
+    #[test]
+    fn an_application_that_met_a_full_buffer_and_keeps_up_is_expected_to_go_on() {
+        let mut s = filled(100);
+        assert!(!s.presses(), "never met one");
+        s.on_full();
+        assert!(s.presses());
+        s.wants_room = false;
+        s.next_piece(50, 1000).unwrap();
+        assert!(s.presses(), "half of it still waits");
+        s.next_piece(1, 1000).unwrap();
+        assert!(!s.presses());
+        s.on_full();
+        s.wants_room = false;
+        assert!(s.presses());
+        s.finish();
+        assert!(!s.presses(), "it has ended");
     }
 
     #[test]
