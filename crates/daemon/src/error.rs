@@ -3,6 +3,7 @@
 use std::error::Error as StdError;
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use lasthop_control::ControlError;
 use lasthop_kernel::transparent::TransparentError;
@@ -45,6 +46,14 @@ pub enum RunError {
     /// The key file cannot be used.
     #[error(transparent)]
     Key(#[from] KeyFileError),
+    /// What links with caps have carried cannot be kept.
+    #[error("{path}: what links have carried cannot be kept there: {why} (`state` names the directory)", path = path.display())]
+    State {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        why: String,
+    },
     /// The kernel refused what the loop cannot do without.
     #[error("the kernel refused: {0}")]
     Kernel(io::Error),

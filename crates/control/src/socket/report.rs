@@ -313,8 +313,14 @@ reports! {
         pub name: String,
         /// Where the peer is by it.
         pub address: Option<String>,
-        /// `up` or `silent`.
+        /// `up`, `silent`, or `used-up` where it has carried all that it may today.
         pub state: String,
+        /// What it may carry in a day, bytes.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub cap: Option<u64>,
+        /// What it has carried today, where it has a cap.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub used_today: Option<u64>,
         /// The rate at which it may send, in bit/s.
         pub pacing_bps: Option<u64>,
         /// The rate at which it delivers, in bit/s.

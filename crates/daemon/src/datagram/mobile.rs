@@ -11,7 +11,7 @@ use lasthop_hop::CloseReason;
 use lasthop_hop::PacketLane;
 use lasthop_hop::seal::PublicKey;
 use lasthop_hop::{
-    AssociationEvent, MobileEnd, MobileLink, PathId, PathStats, SavedPath, Unreachable,
+    AssociationEvent, MobileEnd, MobileLink, PathId, PathStats, PathStatus, SavedPath, Unreachable,
 };
 use lasthop_kernel::reactor::Readiness;
 use lasthop_kernel::slab::{Key, Slab};
@@ -416,6 +416,19 @@ where
         self.now = turn.now;
         self.carrier.renew(turn, link);
         self.machine.handle_roamed(turn.now, path_of(link));
+    }
+
+    fn set_link_status(&mut self, turn: &mut Turn<'_>, link: usize, status: PathStatus) {
+        self.now = turn.now;
+        self.machine.set_path_status(turn.now, path_of(link), status);
+    }
+
+    fn carried(&self) -> Vec<(usize, Bytes)> {
+        let of = |path: PathStats| {
+            let bytes = path.bytes_sent.get() + path.bytes_received.get();
+            (usize::from(path.id.0), Bytes::new(bytes))
+        };
+        self.machine.path_stats().map(of).collect()
     }
 
     fn handle_link_event(&mut self, turn: &mut Turn<'_>, link: usize, event: LinkEvent) {

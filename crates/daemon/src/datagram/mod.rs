@@ -121,6 +121,8 @@ fn path_report(stats: &PathStats, name: String, address: Option<String>) -> Path
         name,
         address,
         state: if stats.silent { "silent" } else { "up" }.to_owned(),
+        cap: None,
+        used_today: None,
         pacing_bps: bps(stats.pacing_rate),
         delivery_bps: bps(stats.delivery_rate),
         loss: stats.loss,

@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use lasthop_hop::{SavedPath, Unreachable};
+use lasthop_hop::{PathStatus, SavedPath, Unreachable};
 use lasthop_kernel::turn::Turn;
 use lasthop_units::{Bytes, LinkEvent, Time};
 
@@ -34,6 +34,14 @@ pub(crate) trait MobileHop: Hop<Id = ()> {
 
     /// There is another link, of this name and interface.
     fn add_link(&mut self, _turn: &mut Turn<'_>, _name: &str, _interface: &str) {}
+
+    /// What a link costs has changed.
+    fn set_link_status(&mut self, _turn: &mut Turn<'_>, _link: usize, _status: PathStatus) {}
+
+    /// What each link has carried for this hop, both ways, with all headers.
+    fn carried(&self) -> Vec<(usize, Bytes)> {
+        Vec::new()
+    }
 
     /// Takes an event of a link below.
     fn handle_link_event(&mut self, _turn: &mut Turn<'_>, _link: usize, _event: LinkEvent) {}

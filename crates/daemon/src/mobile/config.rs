@@ -30,6 +30,9 @@ use crate::transparent::TransparentFile;
 /// Where applications are served when nobody says.
 const PROXY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 1080);
 
+/// Where something is kept over restarts when nobody says.
+const STATE: &str = "/var/lib/lasthop";
+
 /// Bases that a mobile may know: as many as it can authorise in one message.
 const BASES_MAX: usize = 16;
 
@@ -260,6 +263,9 @@ role_settings! {
         #[flag(long = "links", value_name = "INTERFACE,...", value_delimiter = ',')]
         #[key(skip)]
         pub link_names: Vec<String>,
+        /// The directory for what is kept over restarts: what [links with a cap](links.md#policies) have carried today.
+        #[flag(long = "state", value_name = "DIRECTORY")]
+        pub state: Option<PathBuf> => "`/var/lib/lasthop`",
         /// Which links carry what no other word is said of: `speed`, `redundant`, `cheap`, or `only NAME`
         /// ([policies](links.md#policies)).
         #[flag(long = "policy", value_name = "POLICY")]
@@ -401,6 +407,8 @@ pub struct MobileConfig {
     pub links: Vec<LinkConfig>,
     /// Every interface with a default route is used beside them.
     pub all_links: bool,
+    /// The directory for what is kept over restarts.
+    pub state: PathBuf,
     /// The file with the mobile's key; `None` without a seal.
     pub key: Option<PathBuf>,
     /// Addresses on which SOCKS5 and HTTP CONNECT are served.
@@ -518,6 +526,7 @@ impl TryFrom<MobileFile> for MobileConfig {
             handoff: file.handoff,
             links,
             all_links,
+            state: file.state.unwrap_or_else(|| PathBuf::from(STATE)),
             proxy,
             connect,
             connections: file.limits.connections(),
@@ -618,6 +627,8 @@ mod tests {
             (format!("{hop}{w0}{w0}"), "w0: `interface` stands there twice"),
             (format!("{hop}{w0}name = \"w1\"\n{w1}"), "w1: `name`"),
             (format!("{hop}{auto}name = \"w1\"\n"), "`auto` stands there once, and alone in"),
+            (format!("{hop}{w0}cap = \"0B\"\n"), "w0: `cap` leaves it nothing"),
+            (format!("{hop}{auto}cap = \"1MiB\"\n"), "`auto` stands there once, and alone in"),
             (format!("{hop}{auto}cost = 1\n"), "`auto` stands there once, and alone in"),
             (format!("{hop}{w0}cost = {}\n", u32::MAX), "w0: `cost` is at most"),
             (format!("{hop}policy = \"cheap\"\n"), "policies are of a mobile with `[[links]]`"),

@@ -398,8 +398,8 @@ impl MobileRole {
         let may_leave = !self.is_pending();
         let stations = self.stations.iter().filter_map(|s| s.until.filter(|_| may_leave)).min();
         let retired = self.retired.iter().map(|(at, _)| *at).min();
-        let signal = self.signal.next_timeout();
-        [machine, stations, retired, self.doubt_at, signal].into_iter().flatten().min()
+        let (signal, caps) = (self.signal.next_timeout(), self.caps_timeout());
+        [machine, stations, retired, self.doubt_at, signal, caps].into_iter().flatten().min()
     }
 
     /// Probes other bases once the base `here` has been silent for too long.

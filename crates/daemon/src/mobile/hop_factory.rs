@@ -5,7 +5,9 @@ use std::net::Ipv4Addr;
 use lasthop_hop::mobile_tcp::MobileTcp;
 use lasthop_hop::seal::{Keypair, PresharedKey, PublicKey};
 use lasthop_hop::srp::Srp;
-use lasthop_hop::{BareLink, BareMobile, HopConfig, MobileEnd, MobileLink, NumberedLink, PathId};
+use lasthop_hop::{
+    BareLink, BareMobile, HopConfig, MobileEnd, MobileLink, NumberedLink, PathId, PathStatus,
+};
 use lasthop_kernel::clock;
 use lasthop_kernel::cpu;
 use lasthop_kernel::mac::Mac;
@@ -52,6 +54,13 @@ impl HopFactory {
     /// A link that is used from now on, too.
     pub(super) fn add_link(&mut self, link: LinkConfig) {
         self.config.links.push(link);
+    }
+
+    /// What a link costs has changed.
+    pub(super) fn set_link_status(&mut self, link: usize, status: PathStatus) {
+        if let Some(link) = self.config.links.get_mut(link) {
+            link.status = status;
+        }
     }
 
     /// Makes a hop to a base.

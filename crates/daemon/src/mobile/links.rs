@@ -2,7 +2,7 @@
 
 use lasthop_control::settings;
 use lasthop_hop::{PATHS_MAX, PathStatus};
-use lasthop_units::Rate;
+use lasthop_units::{Bytes, Rate};
 
 use super::network::{Network, Place};
 use crate::config::ConfigError;
@@ -26,13 +26,16 @@ settings! {
         pub cost: Option<u32> = 0,
         /// It carries what is `cheap` also while the links that cost less carry less than this together.
         pub below: Option<Rate> => "no rate",
+        /// It carries so much in a day, both ways together, with all headers, and nothing more until the next begins (in
+        /// local time).
+        pub cap: Option<Bytes> => "no cap",
     }
 }
 
 impl LinkFile {
     /// The link of an interface of which nothing else is said.
     pub(super) fn of(interface: String) -> Self {
-        Self { interface, name: None, cost: None, below: None }
+        Self { interface, name: None, cost: None, below: None, cap: None }
     }
 }
 
@@ -45,6 +48,8 @@ pub struct LinkConfig {
     pub interface: String,
     /// What it costs.
     pub status: PathStatus,
+    /// What it may carry in a day.
+    pub cap: Option<Bytes>,
 }
 
 /// The `[[links]]`, each of which must be known from the others, and whether all that have a default route are used.
@@ -54,9 +59,9 @@ pub(super) fn from_files(files: Vec<LinkFile>) -> Result<(Vec<LinkConfig>, bool)
         return wrong(format!("{} are too many; at most {PATHS_MAX}", files.len()));
     }
     let (mut links, mut all): (Vec<LinkConfig>, _) = (Vec::new(), false);
-    for LinkFile { interface, name, cost, below } in files {
+    for LinkFile { interface, name, cost, below, cap } in files {
         if interface == AUTO {
-            if all || name.is_some() || cost.is_some() || below.is_some() {
+            if all || name.is_some() || cost.is_some() || below.is_some() || cap.is_some() {
                 return wrong(format!("`{AUTO}` stands there once, and alone in its table"));
             }
             all = true;
@@ -76,7 +81,10 @@ pub(super) fn from_files(files: Vec<LinkFile>) -> Result<(Vec<LinkConfig>, bool)
         if status.is_spent() {
             return wrong(format!("{interface}: `cost` is at most {}", u32::MAX - 1));
         }
-        links.push(LinkConfig { name, interface, status });
+        if cap == Some(Bytes::ZERO) {
+            return wrong(format!("{interface}: `cap` leaves it nothing to carry"));
+        }
+        links.push(LinkConfig { name, interface, status, cap });
     }
     Ok((links, all))
 }
@@ -123,8 +131,8 @@ impl Links {
                 tracing::debug!(interface, "a link too many: {PATHS_MAX} are used");
                 break;
             }
-            let config =
-                LinkConfig { name: interface.clone(), interface, status: PathStatus::FREE };
+            let (name, status) = (interface.clone(), PathStatus::FREE);
+            let config = LinkConfig { name, interface, status, cap: None };
             self.all.push(Link { config: config.clone(), place: None });
             new.push(config);
         }

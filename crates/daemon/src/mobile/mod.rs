@@ -2,6 +2,7 @@
 
 mod application;
 mod base_hop;
+mod caps;
 mod config;
 mod connections;
 mod early_upload;
@@ -48,6 +49,7 @@ use lasthop_session::{Event, Reach, Refusal, Session, SessionId, Target};
 use lasthop_units::{Seed, Time};
 
 use self::application::{Application, OpenRequest};
+use self::caps::Caps;
 use self::early_upload::PreviousHop;
 use self::handoff::Handoffs;
 use self::held_syn::{HeldSyn, HeldSyns};
@@ -129,8 +131,9 @@ impl Mobile {
         let listeners = config.proxy.iter().map(|addr| listen(*addr)).collect::<Result<_, _>>()?;
         let intercepted = Intercepted::open(config.transparent.as_ref(), config.connect)?;
         let packets = packets::open(&config, seed)?;
+        let caps = Caps::open(&config.state, &config.links)?;
         let mut role = MobileRole::new(config, listeners, intercepted, (factory, hop), keys, seed);
-        role.packets = packets;
+        (role.packets, role.caps) = (packets, caps);
         let driver = Driver::new(role, HopSet::new(0), control).map_err(RunError::Kernel)?;
         Ok(Self { driver })
     }
@@ -203,6 +206,8 @@ pub(crate) struct MobileRole {
     packets: Option<TunWay>,
     /// UDP associations of applications.
     udp: UdpAssociations,
+    /// Links that may carry only so much in a day, if any.
+    caps: Option<Caps>,
 }
 
 type Core = CoreOf<MobileRole>;
@@ -285,6 +290,7 @@ impl MobileRole {
             held_syns: HeldSyns::default(),
             packets: None,
             udp,
+            caps: None,
         }
     }
 
@@ -489,6 +495,7 @@ impl Role for MobileRole {
         let some = self.maintain(core) | self.query_families(core) | self.refuse_waiting(core);
         let some = some | self.priorities.apply(core);
         self.tell_worths(core);
+        self.follow_caps(core);
         again | some
     }
 
@@ -527,6 +534,7 @@ impl Role for MobileRole {
     fn report(&self, core: &Core, report: &mut Report) {
         self.add_to_report(core, report);
         report.tun = self.packets.as_ref().map(TunWay::report);
+        self.report_caps(report);
         self.add_associations_to_report(core, report);
     }
 

@@ -96,7 +96,8 @@ mod tests {
     use super::*;
 
     fn link(name: &str) -> LinkConfig {
-        LinkConfig { name: name.to_owned(), interface: name.to_owned(), status: PathStatus::FREE }
+        let (interface, status) = (name.to_owned(), PathStatus::FREE);
+        LinkConfig { name: name.to_owned(), interface, status, cap: None }
     }
 
     fn file(port: u16, policy: &str) -> PolicyFile {
