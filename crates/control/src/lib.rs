@@ -13,7 +13,7 @@ mod socket;
 pub use socket::{
     AgentReport, Answer, AssociationReport, BaseReport, ConnectionReport, Control, ControlError,
     Counters, HandoffReport, HandoffState, Handoffs, IN_MAX, InterfaceReport, Link, MemoryReport,
-    PRIORITY_MAX, PacketReport, PastReport, PathReport, PeerReport, PriorityReport, Reloaded,
-    Reply, Report, Request, RequestError, Target, TunReport, UdpReport, default_path, known_path,
-    open, query, query_with_past, request, unknown_base,
+    PRIORITY_MAX, PacketReport, PastReport, PathReport, PeerReport, PolicyReport, PriorityReport,
+    Reloaded, Reply, Report, Request, RequestError, Target, TunReport, UdpReport, default_path,
+    known_path, open, query, query_with_past, request, unknown_base,
 };

@@ -12,6 +12,7 @@
 //! | `{"link":{"complete":{}}}` | packets find the mobile again after a move |
 //! | `{"link":{"quality":{"dbm":-71}}}` | how strong the radio's signal is |
 //! | `{"priority":{"of":{"program":"curl"},"priority":3}}` | what matters how much |
+//! | `{"policy":{"of":{"port":22},"policy":"only dish"}}` | which of a mobile's links carry what |
 //! | `{"reload":{}}` | a base reads its configuration again; the answer is a [`Reply`] |
 //!
 //! The answer is `{"ok":...}`, or `{"error":"..."}` with a text for people.
@@ -32,7 +33,7 @@ pub use self::client::{RequestError, query, query_with_past, request};
 pub use self::report::{
     AgentReport, AssociationReport, BaseReport, ConnectionReport, Counters, HandoffReport,
     HandoffState, Handoffs, InterfaceReport, MemoryReport, PacketReport, PastReport, PathReport,
-    PeerReport, PriorityReport, Report, TunReport, UdpReport,
+    PeerReport, PolicyReport, PriorityReport, Report, TunReport, UdpReport,
 };
 pub use self::request::{Answer, unknown_base};
 pub use self::request::{IN_MAX, Link, PRIORITY_MAX, Reloaded, Reply, Request, Target};

@@ -45,6 +45,8 @@ enum Command {
     Link(cmd::link::Options),
     /// Give some of a running mobile's connections more of the hop than others, or less
     Priority(cmd::priority::Options),
+    /// Say which of a running mobile's links carry which connections
+    Policy(cmd::policy::Options),
     /// Do for bases what needs CAP_NET_ADMIN, so that they do not
     Helper(cmd::helper::Options),
     /// Emulate a radio between two interfaces or two UDP end points
@@ -86,6 +88,7 @@ pub fn run() -> ExitCode {
         Command::Handoff(o) => cmd::handoff::run(o),
         Command::Link(o) => cmd::link::run(o),
         Command::Priority(o) => cmd::priority::run(o),
+        Command::Policy(o) => cmd::policy::run(o),
         Command::Helper(o) => cmd::helper::run(o),
         Command::Radio(o) => cmd::radio::run(o),
         Command::Demo(o) => cmd::study::run("demo", o),

@@ -322,6 +322,7 @@ impl Agent {
                 Some(signals) => signals.handle_link(self.now, &link),
                 None => Err("this agent could not watch its link".to_owned()),
             },
+            Request::Policy { .. } => Err("an agent chooses no links: ask the mobile".to_owned()),
             Request::Priority { of, priority } => self.forwarder.ranks.set(&of, priority),
         };
         self.take_events();

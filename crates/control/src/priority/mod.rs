@@ -8,6 +8,7 @@
 mod rules;
 #[cfg(test)]
 mod tests;
+mod words;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -15,12 +16,11 @@ use std::net::{IpAddr, SocketAddr};
 use lasthop_session::{FeedbackConfig, Layer, Setting, UserFeedback};
 
 pub use self::rules::{Rule, Rules, Which};
+pub use self::words::Words;
 use crate::socket::Target;
 
 /// The priority of connections of which neither rules nor user say anything.
 pub const USUAL: u32 = 1;
-/// Words of the user's that are kept; one more is refused.
-const WORDS_MAX: usize = 256;
 
 /// A program, by the names that the kernel knows.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -86,8 +86,7 @@ impl Flow {
 #[derive(Debug)]
 pub struct Priorities {
     rules: Rules,
-    /// The user's, oldest first: of those that fit a connection the latest counts.
-    words: Vec<(Target, u32)>,
+    words: Words<u32>,
     flows: BTreeMap<u64, Flow>,
     feedback: UserFeedback<u64>,
 }
@@ -96,7 +95,7 @@ impl Priorities {
     /// No connections, and no rules.
     pub fn new(rules: Rules, feedback: FeedbackConfig) -> Self {
         let feedback = UserFeedback::new(feedback);
-        Self { rules, words: Vec::new(), flows: BTreeMap::new(), feedback }
+        Self { rules, words: Words::default(), flows: BTreeMap::new(), feedback }
     }
 
     /// A connection begins, which `layer` carries. False if it is known already or there are too
@@ -122,7 +121,7 @@ impl Priorities {
     pub fn end(&mut self, key: u64) {
         if self.flows.remove(&key).is_some() {
             self.feedback.end(key);
-            self.words.retain(|(of, _)| *of != Target::Connection(key));
+            self.words.end(key);
         }
     }
 
@@ -133,28 +132,14 @@ impl Priorities {
     ///
     /// There is no such connection, or there are too many rules already: for the user to read.
     pub fn set(&mut self, of: &Target, priority: Option<u32>) -> Result<usize, String> {
-        if let Target::Connection(key) = of
-            && !self.flows.contains_key(key)
-        {
-            return Err(format!("no connection has the number {key}: see `lasthop status`"));
-        }
-        let known = self.words.iter().position(|(said, _)| said == of);
-        if priority.is_some() && known.is_none() && self.words.len() >= WORDS_MAX {
-            return Err(format!("{WORDS_MAX} priorities are set already: clear some"));
-        }
-        if let Some(known) = known {
-            self.words.remove(known);
-        }
-        self.words.extend(priority.map(|priority| (of.clone(), priority)));
-        let meant = self.flows.iter().filter(|(key, flow)| flow.is_meant(**key, of));
-        let meant: Vec<u64> = meant.map(|(key, _)| *key).collect();
+        let meant = self.words.set(of, priority, &self.flows)?;
         meant.iter().for_each(|key| self.update_priority(*key));
         Ok(meant.len())
     }
 
     /// The user's rules that were not taken back, oldest first.
     pub fn words(&self) -> impl Iterator<Item = (&Target, u32)> {
-        self.words.iter().map(|(of, priority)| (of, *priority))
+        self.words.iter()
     }
 
     /// Whether rules or the user's word may give some connection a priority.
@@ -164,13 +149,12 @@ impl Priorities {
 
     /// Whether some of these are for programs.
     pub fn name_programs(&self) -> bool {
-        let program = |(of, _): &(Target, u32)| matches!(of, Target::Program(_));
-        self.rules.name_programs() || self.words.iter().any(program)
+        self.rules.name_programs() || self.words.name_programs()
     }
 
-    /// What is known of a connection.
-    pub fn flow(&self, key: u64) -> Option<&Flow> {
-        self.flows.get(&key)
+    /// What is known of connections, by their keys.
+    pub fn flows(&self) -> &BTreeMap<u64, Flow> {
+        &self.flows
     }
 
     /// A connection's priority.
@@ -186,10 +170,9 @@ impl Priorities {
     /// Finds a connection's priority out anew.
     fn update_priority(&mut self, key: u64) {
         let Some(flow) = self.flows.get(&key) else { return };
-        let said = self.words.iter().rev().find(|(of, _)| flow.is_meant(key, of));
-        match said {
-            Some((_, priority)) => {
-                self.feedback.set_priority(key, *priority);
+        match self.words.of(key, flow) {
+            Some(priority) => {
+                self.feedback.set_priority(key, priority);
             }
             None => {
                 let priority = self.rules.priority(flow).unwrap_or(USUAL);

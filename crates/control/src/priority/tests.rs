@@ -1,5 +1,6 @@
 use std::path::Path;
 
+use super::words::WORDS_MAX;
 use super::*;
 use crate::config;
 

@@ -73,6 +73,9 @@ reports! {
         /// What the user has said of priorities and not taken back, oldest first; the later word counts.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         pub priorities: Vec<PriorityReport>,
+        /// The same of which links carry what.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        pub policies: Vec<PolicyReport>,
     }
 
     /// What went through a TUN device.
@@ -397,6 +400,9 @@ reports! {
         /// Its priority, if priorities are known at this end.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub priority: Option<u32>,
+        /// Which of several links carry it, as the configuration has it: absent where it is `speed`, and at a base.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub policy: Option<String>,
         /// `opening`, `open`, `sent-end`, `got-end` or `closing`.
         pub state: String,
         /// Bytes from here into the hop.
@@ -435,6 +441,15 @@ pub struct PriorityReport {
     pub of: Target,
     /// Their priority.
     pub priority: u32,
+}
+
+/// A word of the user's on which links carry connections.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct PolicyReport {
+    /// Which connections are meant.
+    pub of: Target,
+    /// The policy, as the configuration has it.
+    pub policy: String,
 }
 
 /// How a handoff stands.

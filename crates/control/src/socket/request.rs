@@ -11,6 +11,8 @@ use serde_json::Value;
 pub(super) const LINE_MAX: usize = 4096;
 /// The longest name of a base.
 const NAME_MAX: usize = 64;
+/// The longest policy, with a link's name.
+const POLICY_MAX: usize = 255;
 /// The longest name that an interface can have (`IFNAMSIZ`).
 const INTERFACE_MAX: usize = 15;
 /// How far ahead a move can be foreseen. A base that was told of one holds a copy of the state for
@@ -46,6 +48,14 @@ pub enum Request {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         priority: Option<u32>,
     },
+    /// These links shall carry some connections. A mobile takes it.
+    Policy {
+        /// Which.
+        of: Target,
+        /// A policy as the configuration has it; absent: what the configuration says.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        policy: Option<String>,
+    },
     /// A base shall read its configuration again, for the mobiles that it serves.
     Reload {},
 }
@@ -62,6 +72,16 @@ pub enum Target {
     Port(u16),
     /// Those to this fixed host, at this moment and later.
     Address(IpAddr),
+}
+
+impl Target {
+    /// What the types cannot say.
+    fn check(&self) -> Result<(), String> {
+        match self {
+            Self::Program(name) => check_name("program", name, PROGRAM_MAX),
+            Self::Connection(_) | Self::Port(_) | Self::Address(_) => Ok(()),
+        }
+    }
 }
 
 impl fmt::Display for Target {
@@ -154,10 +174,12 @@ impl Request {
                 if priority.is_some_and(|n| !(1..=PRIORITY_MAX).contains(&n)) {
                     return Err(format!("a priority is a number from 1 to {PRIORITY_MAX}"));
                 }
-                match of {
-                    Target::Program(name) => check_name("program", name, PROGRAM_MAX),
-                    Target::Connection(_) | Target::Port(_) | Target::Address(_) => Ok(()),
-                }
+                of.check()
+            }
+            Self::Policy { of, policy } => {
+                let policy = policy.as_deref();
+                policy.map_or(Ok(()), |policy| check_name("policy", policy, POLICY_MAX))?;
+                of.check()
             }
         }
     }

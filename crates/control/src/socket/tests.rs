@@ -143,6 +143,10 @@ fn every_request_is_one_line_and_comes_back_as_it_was() {
             Request::Priority { of: Target::Connection(58), priority: None },
             r#"{"priority":{"of":{"connection":58}}}"#,
         ),
+        (
+            Request::Policy { of: Target::Port(22), policy: Some("only dish".to_owned()) },
+            r#"{"policy":{"of":{"port":22},"policy":"only dish"}}"#,
+        ),
     ] {
         let line = request.to_line().unwrap();
         assert_eq!(line, format!("{text}\n").as_bytes());

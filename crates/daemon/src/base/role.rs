@@ -500,6 +500,7 @@ impl Role for BaseRole {
                 return Ok(Reply { reload, ..Reply::default() });
             }
             Request::Priority { .. } => "priorities are set at the mobile, which tells its base",
+            Request::Policy { .. } => "policies are set at the mobile, which tells its base",
             _ => "it is a mobile with [[bases]] that moves",
         };
         Err(format!("a base cannot do this: {who}"))

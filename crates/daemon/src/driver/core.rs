@@ -486,6 +486,8 @@ impl<H: Hop, W> Core<H, W> {
                 client: c.who.client.map(|client| client.to_string()),
                 program: c.who.program.as_ref().map(|program| program.shown().to_owned()),
                 priority: c.who.priority,
+                // A mobile says it, which knows its links' names.
+                policy: None,
                 association: c.name.as_ref().map(|(id, _)| name(id)),
                 id: c.name.map(|(_, conn)| conn.0),
                 target: c.target.clone(),

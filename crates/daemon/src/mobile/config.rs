@@ -18,7 +18,7 @@ use lasthop_units::Span;
 use serde::{Deserialize, Deserializer};
 
 use super::links::{self, LinkConfig, LinkFile};
-use super::policies::{Policies, PolicyFile};
+use super::policies::{self, Policies, PolicyFile};
 use crate::config::{
     self, CarrierKind, ConfigError, HopAddress, HopKind, KeyText, MobileTcpFile, SealKind, SrpFile,
     role_settings,
@@ -510,8 +510,7 @@ impl TryFrom<MobileFile> for MobileConfig {
         let (links, all_links) = links::from_files(link_files)?;
         let policies = Policies::from_files(file.policies, file.policy.as_deref(), &links)?;
         if policies.say_something() && !uses_links {
-            let why = "policies are of a mobile with `[[links]]`: without these there is one path";
-            return Err(config::contradiction(why));
+            return Err(config::contradiction(policies::NO_LINKS));
         }
         if uses_links && (hop != HopKind::Srp || bases.iter().any(on_ethernet)) {
             let why = "`[[links]]` are of hop = \"srp\" over UDP: nothing else has several paths";

@@ -144,6 +144,11 @@ impl Links {
         self.all.get(link).map_or("", |link| &link.config.name)
     }
 
+    /// What people call each.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.all.iter().map(|link| &*link.config.name)
+    }
+
     /// The link of an interface.
     pub(super) fn position(&self, interface: &str) -> Option<usize> {
         self.all.iter().position(|link| link.config.interface == interface)

@@ -47,10 +47,11 @@ impl Known {
         priorities: &Priorities,
         policies: &Policies,
     ) -> Worth {
+        let flow = priorities.flows().get(&self.number);
         Worth {
             class: sorting.said(ends, self.dscp, self.program.as_ref()),
             priority: priorities.priority(self.number).unwrap_or(USUAL),
-            policy: priorities.flow(self.number).map(|flow| policies.of(flow)).unwrap_or_default(),
+            policy: flow.map(|flow| policies.of(self.number, flow)).unwrap_or_default(),
         }
     }
 
@@ -85,7 +86,7 @@ impl PacketFlows {
         now: Time,
         packet: &Packet,
         sorting: &Sorting,
-        (priorities, policies): (&mut Priorities, &Policies),
+        (priorities, policies): (&mut Priorities, &mut Policies),
         programs: Option<&ProgramLookup>,
     ) -> Worth {
         let by_program =
@@ -96,7 +97,8 @@ impl PacketFlows {
             || !self.flows.is_empty();
         let ends = flow_ends(packet, packet.source()).filter(|_| said);
         let Some(ends) = ends else { return Worth::default() };
-        let Some(known) = self.begin(now, ends, priorities) else { return Worth::default() };
+        let of = (&mut *priorities, &mut *policies);
+        let Some(known) = self.begin(now, ends, of) else { return Worth::default() };
         (known.used, known.dscp) = (now, packet.dscp());
         if let Some(programs) = programs.filter(|_| by_program && !known.asked) {
             known.asked = true;
@@ -132,10 +134,10 @@ impl PacketFlows {
         &mut self,
         (now, at): (Time, u32),
         sorting: &Sorting,
-        (priorities, policies): (&mut Priorities, &Policies),
+        (priorities, policies): (&mut Priorities, &mut Policies),
         mut tell: impl FnMut(FlowWorth),
     ) {
-        self.sweep(now, priorities);
+        self.sweep(now, (priorities, policies));
         if std::mem::replace(&mut self.at, at) != at {
             // Another base knows nothing yet.
             self.flows.values_mut().for_each(|known| known.told_at = None);
@@ -156,10 +158,10 @@ impl PacketFlows {
         &mut self,
         now: Time,
         ends: FlowEnds,
-        priorities: &mut Priorities,
+        (priorities, policies): (&mut Priorities, &mut Policies),
     ) -> Option<&mut Known> {
         if !self.flows.contains_key(&ends) {
-            self.sweep(now, priorities);
+            self.sweep(now, (priorities, policies));
             if self.flows.len() >= FLOWS_MAX {
                 return None;
             }
@@ -184,7 +186,7 @@ impl PacketFlows {
     }
 
     /// Ends those that have sent nothing for long, now and then.
-    fn sweep(&mut self, now: Time, priorities: &mut Priorities) {
+    fn sweep(&mut self, now: Time, (priorities, policies): (&mut Priorities, &mut Policies)) {
         if now.since(self.swept) < SWEEP {
             return;
         }
@@ -193,6 +195,7 @@ impl PacketFlows {
             let stays = now.since(known.used) < IDLE;
             if !stays {
                 priorities.end(known.number);
+                policies.words().end(known.number);
             }
             stays
         });
@@ -213,6 +216,7 @@ impl PacketFlows {
 mod tests {
     use lasthop_control::priority::Rules;
     use lasthop_control::{Target, config};
+    use lasthop_hop::Policy;
     use lasthop_session::FeedbackConfig;
 
     use super::*;
@@ -255,7 +259,7 @@ mod tests {
         fn send(&mut self, ms: u64, at: u32, port: u16) -> (u32, Option<(u32, u8)>) {
             let Self { flows, priorities, policies, sorting } = self;
             let now = Time::from_millis(ms);
-            let of = (priorities, &*policies);
+            let of = (priorities, policies);
             let worth = flows.worth_of(now, &packet(port), sorting, of, None);
             (worth.priority, self.told(ms, at))
         }
@@ -300,6 +304,29 @@ mod tests {
         assert_eq!(w.told(2, 1), None, "too soon to tell again");
         assert_eq!(w.send(101, 1, 53), (1, Some((1, 0))));
         assert_eq!(w.send(20_000, 1, 53), (1, None));
+    }
+
+    #[test]
+    fn a_users_word_on_links_holds_for_packets_and_ends_with_their_flow() {
+        let mut w = World::new("packets = []\n");
+        let policy = |w: &mut World, ms| {
+            let World { flows, priorities, policies, sorting } = w;
+            let (now, of) = (Time::from_millis(ms), (priorities, policies));
+            flows.worth_of(now, &packet(53), sorting, of, None).policy
+        };
+        let said = |w: &mut World, of, policy| {
+            w.policies.words().set(&of, policy, w.priorities.flows()).unwrap().len()
+        };
+        assert_eq!(said(&mut w, Target::Port(53), Some(Policy::Redundant)), 0);
+        assert_eq!(policy(&mut w, 0), Policy::Redundant);
+        assert_eq!(said(&mut w, Target::Connection(NUMBERS), Some(Policy::Cheap)), 1);
+        assert_eq!(policy(&mut w, 1), Policy::Cheap);
+        assert_eq!(w.told(1, 1), Some((1, 0)), "the base is told");
+        assert_eq!(policy(&mut w, 80_000), Policy::Cheap);
+        w.send(160_000, 1, 54);
+        assert_eq!(policy(&mut w, 160_001), Policy::Redundant, "it is another flow");
+        assert_eq!(said(&mut w, Target::Port(53), None), 1);
+        assert_eq!(policy(&mut w, 160_002), Policy::Speed);
     }
 
     #[test]

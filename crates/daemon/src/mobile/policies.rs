@@ -2,13 +2,17 @@
 
 use std::num::NonZeroU16;
 
-use lasthop_control::priority::{Flow, Which};
-use lasthop_control::settings;
+use lasthop_control::priority::{Flow, Which, Words};
+use lasthop_control::{PolicyReport, Target, settings};
 use lasthop_hop::{PathId, Policy};
 use lasthop_kernel::network::Network;
 
-use super::links::LinkConfig;
+use super::links::{LinkConfig, Links};
 use crate::config::{self, ConfigError};
+
+/// Why a mobile without links has no policies.
+pub(super) const NO_LINKS: &str =
+    "policies are of a mobile with `[[links]]`: without these there is one path";
 
 settings! {
     entry
@@ -25,9 +29,11 @@ settings! {
     }
 }
 
-/// Which links carry a connection: as the first table that fits it says, or else as all that nothing is said of.
+/// Which links carry a connection: as the user's latest word on it says, or the first table that fits it, or else as all that
+/// nothing is said of.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Policies {
+    words: Words<Policy>,
     rules: Vec<(Which, Policy)>,
     others: Policy,
 }
@@ -43,16 +49,17 @@ impl Policies {
         others: Option<&str>,
         links: &[LinkConfig],
     ) -> Result<Self, ConfigError> {
+        let names = || links.iter().map(|link| &*link.name);
         let rule = |PolicyFile { program, port, address, policy }| {
             let which = Which::new(program, port, address).map_err(|why| format!(" {why}"))?;
-            Ok((which, parse(&policy, links).map_err(|why| format!(": {why}"))?))
+            Ok((which, parse(&policy, names()).map_err(|why| format!(": {why}"))?))
         };
         let rules: Result<_, String> = files.into_iter().map(rule).collect();
         let rules = rules
             .map_err(|why| config::contradiction(&format!("one of the `[[policies]]`{why}")))?;
-        let others = others.map(|name| parse(name, links)).transpose();
+        let others = others.map(|name| parse(name, names())).transpose();
         let others = others.map_err(|why| config::contradiction(&format!("`policy`: {why}")))?;
-        Ok(Self { rules, others: others.unwrap_or_default() })
+        Ok(Self { words: Words::default(), rules, others: others.unwrap_or_default() })
     }
 
     /// Something is said.
@@ -62,30 +69,62 @@ impl Policies {
 
     /// Some is said of programs.
     pub(super) fn name_programs(&self) -> bool {
-        self.rules.iter().any(|(which, _)| which.names_program())
+        self.words.name_programs() || self.rules.iter().any(|(which, _)| which.names_program())
     }
 
-    /// A connection's, or a flow's of packets.
-    pub(super) fn of(&self, flow: &Flow) -> Policy {
-        let rule = self.rules.iter().find(|(which, _)| which.fits(flow));
-        rule.map_or(self.others, |(_, policy)| *policy)
+    /// That of the connection called `key`, or of a flow of packets.
+    pub(super) fn of(&self, key: u64, flow: &Flow) -> Policy {
+        let rule = || self.rules.iter().find(|(which, _)| which.fits(flow));
+        let said = self.words.of(key, flow).or_else(|| rule().map(|(_, policy)| *policy));
+        said.unwrap_or(self.others)
+    }
+
+    /// The user's words on it.
+    pub(super) fn words(&mut self) -> &mut Words<Policy> {
+        &mut self.words
+    }
+
+    /// These words, for reports.
+    pub(super) fn said(&self, links: &Links) -> Vec<PolicyReport> {
+        let said = |(of, policy): (&Target, Policy)| PolicyReport {
+            of: of.clone(),
+            policy: text(policy, links),
+        };
+        self.words.iter().map(said).collect()
     }
 }
 
-/// The policy of this name.
-fn parse(name: &str, links: &[LinkConfig]) -> Result<Policy, String> {
+/// The policy of this name, of a mobile whose links are called so.
+///
+/// # Errors
+///
+/// Says what is wrong with the name.
+pub(super) fn parse<'a>(
+    name: &str,
+    mut links: impl Iterator<Item = &'a str>,
+) -> Result<Policy, String> {
     match name.split_once(' ').map(|(word, link)| (word, link.trim())) {
         None if name == "speed" => Ok(Policy::Speed),
         None if name == "redundant" => Ok(Policy::Redundant),
         None if name == "cheap" => Ok(Policy::Cheap),
         Some(("only", link)) => {
-            let at = links.iter().position(|known| known.name == link);
+            let at = links.position(|known| known == link);
             let at = at.ok_or_else(|| format!("no link in [[links]] is called `{link}`"))?;
             Ok(Policy::Only(PathId(at as u8)))
         }
         _ => Err(format!(
             "`{name}` is no policy: there are speed, redundant, cheap, and only with a link's name"
         )),
+    }
+}
+
+/// A policy's name.
+pub(super) fn text(policy: Policy, links: &Links) -> String {
+    match policy {
+        Policy::Speed => "speed".to_owned(),
+        Policy::Redundant => "redundant".to_owned(),
+        Policy::Cheap => "cheap".to_owned(),
+        Policy::Only(path) => format!("only {}", links.name(path.0.into())),
     }
 }
 
@@ -114,7 +153,7 @@ mod tests {
         let links = [link("modem"), link("dish")];
         let files = vec![file(5060, "redundant"), file(80, "only dish"), file(80, "speed")];
         let got = Policies::from_files(files, Some("cheap"), &links).unwrap();
-        let of = |port| got.of(&Flow { port, ..Flow::default() });
+        let of = |port| got.of(1, &Flow { port, ..Flow::default() });
         assert_eq!((of(5060), of(80)), (Policy::Redundant, Policy::Only(PathId(1))));
         assert!(of(22) == Policy::Cheap && got.say_something() && !got.name_programs());
         for (files, others, why) in [

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 
 use lasthop_control::priority::{Flow, Priorities, Rules, USUAL};
 use lasthop_control::{self as control, PriorityReport, Report};
+use lasthop_hop::Policy;
 use lasthop_kernel::netlink::Ends;
 use lasthop_kernel::reactor::Reactor;
 use lasthop_kernel::slab::Key;
@@ -15,8 +16,9 @@ use lasthop_units::Time;
 use lasthop_wire::packet::Packet;
 
 use super::Core;
+use super::links::Links;
 use super::packet_flows::{FLOWS_MAX, PacketFlows};
-use super::policies::Policies;
+use super::policies::{self, Policies};
 use crate::packets::{Sorting, Worth};
 use crate::program_lookup::ProgramLookup;
 
@@ -108,14 +110,14 @@ impl ProgramPriorities {
 
     /// Tells the base at the other end of hop `at` what flows of packets are worth.
     pub(super) fn tell(&mut self, of: (Time, u32), sorting: &Sorting, tell: impl FnMut(FlowWorth)) {
-        self.packets.tell(of, sorting, (&mut self.priorities, &self.policies), tell);
+        self.packets.tell(of, sorting, (&mut self.priorities, &mut self.policies), tell);
     }
 
     fn apply_rules(&mut self, core: &mut Core, key: Key, flow: Flow) {
         let Some(connection) = core.connections.get_mut(key) else { return };
         let (number, program) = (connection.who.number, connection.who.program.clone());
         let flow = Flow { program, ..flow };
-        connection.who.policy = self.policies.of(&flow);
+        connection.who.policy = self.policies.of(number, &flow);
         self.priorities.begin(number, flow, Layer::Hop);
         connection.who.priority = self.priorities.priority(number);
     }
@@ -155,11 +157,11 @@ impl ProgramPriorities {
         }
     }
 
-    /// More is known of a connection.
+    /// More is known or said of a connection.
     fn renew_policy(&self, core: &mut Core, number: u64) {
-        let Some(flow) = self.priorities.flow(number) else { return };
+        let Some(flow) = self.priorities.flows().get(&number) else { return };
         let Some(connection) = core.numbered(number) else { return };
-        let policy = self.policies.of(flow);
+        let policy = self.policies.of(number, flow);
         if std::mem::replace(&mut connection.who.policy, policy) == policy {
             return;
         }
@@ -174,6 +176,7 @@ impl ProgramPriorities {
     /// A connection is over.
     pub(super) fn end(&mut self, number: u64) {
         self.priorities.end(number);
+        self.policies.words().end(number);
     }
 
     /// Sets the priority of a program, host or port, or removes it.
@@ -183,6 +186,19 @@ impl ProgramPriorities {
         priority: Option<u32>,
     ) -> Result<usize, String> {
         self.priorities.set(of, priority)
+    }
+
+    /// Sets the policy of a program, host or port, or removes it.
+    pub(super) fn set_policy(
+        &mut self,
+        core: &mut Core,
+        of: &control::Target,
+        policy: Option<Policy>,
+    ) -> Result<(), String> {
+        let meant = self.policies.words().set(of, policy, self.priorities.flows())?;
+        meant.into_iter().for_each(|number| self.renew_policy(core, number));
+        self.packets.change(core.now);
+        Ok(())
     }
 
     /// Hands new priorities to the hop; true if there were any.
@@ -204,9 +220,14 @@ impl ProgramPriorities {
         some
     }
 
-    pub(super) fn add_to_report(&self, report: &mut Report) {
+    pub(super) fn add_to_report(&self, core: &Core, links: &Links, report: &mut Report) {
         let said =
             |(of, priority): (&control::Target, u32)| PriorityReport { of: of.clone(), priority };
         report.priorities = self.priorities.words().map(said).collect();
+        report.policies = self.policies.said(links);
+        for ((_, connection), reported) in core.connections.iter().zip(&mut report.connections) {
+            let policy = connection.who.policy;
+            reported.policy = (policy != Policy::default()).then(|| policies::text(policy, links));
+        }
     }
 }

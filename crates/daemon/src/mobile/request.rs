@@ -6,7 +6,7 @@ use lasthop_control::{self as control, BaseReport, Handoffs, Link, Reply, Report
 use lasthop_units::LinkEvent;
 
 use super::known_base::KnownBase;
-use super::{Core, MobileRole};
+use super::{Core, MobileRole, policies};
 use crate::config::HopAddress;
 
 impl MobileRole {
@@ -31,6 +31,14 @@ impl MobileRole {
             }
             Request::Priority { of, priority } => {
                 self.priorities.set(&of, priority)?;
+            }
+            Request::Policy { of, policy } => {
+                if !self.links.are_used() {
+                    return Err(policies::NO_LINKS.to_owned());
+                }
+                let parse = |policy: String| policies::parse(&policy, self.links.names());
+                let policy = policy.map(parse).transpose()?;
+                self.priorities.set_policy(core, &of, policy)?;
             }
             Request::Link(Link::Imminent { to: Some(to), in_ms }) => {
                 let i = self.station_called(&to)?;
@@ -64,7 +72,7 @@ impl MobileRole {
     }
 
     pub(super) fn add_to_report(&self, core: &Core, report: &mut Report) {
-        self.priorities.add_to_report(report);
+        self.priorities.add_to_report(core, &self.links, report);
         let Some(handoffs) = &self.handoffs else { return };
         let base = |(i, station): (usize, &KnownBase)| {
             let hop = station.part.and_then(|part| core.hop.get(part));

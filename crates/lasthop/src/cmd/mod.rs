@@ -7,6 +7,7 @@ pub(crate) mod helper;
 pub(crate) mod keygen;
 pub(crate) mod link;
 pub(crate) mod mobile;
+pub(crate) mod policy;
 pub(crate) mod priority;
 pub(crate) mod radio;
 pub(crate) mod status;
@@ -17,3 +18,4 @@ pub(crate) mod top;
 pub(crate) mod ui;
 #[cfg_attr(not(feature = "views"), path = "unwatched.rs")]
 pub(crate) mod watch;
+mod words;

@@ -1,14 +1,19 @@
-use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
-use lasthop_control::{
-    self as control, ConnectionReport, PRIORITY_MAX, Report, Request, RequestError, Target,
-};
-use serde_json::json;
+use lasthop_control::{PRIORITY_MAX, Request, Target};
+use serde_json::Value;
 
-use super::ask;
+use super::words::{self, Words, target};
+
+/// Priorities, which an agent that divides windows knows too.
+const WORDS: Words<u32> = Words {
+    name: "priority",
+    roles: &["mobile", "agent"],
+    request: |of, priority| Request::Priority { of, priority },
+    said: |report| report.priorities.iter().map(|said| (&said.of, said.priority.into())).collect(),
+    of: |connection| connection.priority.map_or(Value::Null, Value::from),
+};
 
 const DETAILS: &str = "\
 WHICH is a program's name (curl); a connection's number, as `lasthop status` and `lasthop priority
@@ -16,7 +21,7 @@ list` show it (58); :PORT of fixed hosts (:443); or a fixed host's address. All 
 connections of now and of later. Connections of which nobody says anything have priority 1.
 
 While two connections would like to have all of the hop, one of priority 3 gets three times what one
-of priority 1 gets. PriorityCommand one does not need the others have.
+of priority 1 gets. What one does not need the others have.
 
   lasthop priority set curl 3      downloads by curl get three times what others get
   lasthop priority set :22 10      so does what goes to port 22, but ten times
@@ -50,37 +55,8 @@ enum PriorityCommand {
         #[arg(value_name = "PRIORITY", value_parser = priority)]
         priority: u32,
     },
-    /// Take back what was said of these connections
-    Clear {
-        /// As it was said: a program's name, a connection's number, :PORT or an address
-        #[arg(value_name = "WHICH", value_parser = target)]
-        of: Target,
-    },
-    /// Show what was said, and every connection with its program and its priority
-    List {
-        /// Print one JSON object a line: `"kind": "said"` or `"kind": "connection"`
-        #[arg(long)]
-        json: bool,
-    },
-}
-
-fn target(text: &str) -> Result<Target, String> {
-    if let Ok(key) = text.parse() {
-        return Ok(Target::Connection(key));
-    }
-    if let Ok(address) = text.parse() {
-        return Ok(Target::Address(address));
-    }
-    match text.strip_prefix(':').map(str::parse) {
-        Some(Ok(0) | Err(_)) => Err("a port is written :1 to :65535".to_owned()),
-        Some(Ok(port)) => Ok(Target::Port(port)),
-        None if text.is_empty() => Err("a program's name is not empty".to_owned()),
-        // Names are what the kernel knows; a path is not.
-        None if text.contains('/') => {
-            Err("a program is meant by its name alone, without its directory".to_owned())
-        }
-        None => Ok(Target::Program(text.to_owned())),
-    }
+    #[command(flatten)]
+    Other(words::Command),
 }
 
 fn priority(text: &str) -> Result<u32, String> {
@@ -91,79 +67,15 @@ fn priority(text: &str) -> Result<u32, String> {
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let control = options.control.as_deref();
     match &options.what {
-        PriorityCommand::Set { of, priority } => set_priority(control, of, Some(*priority)),
-        PriorityCommand::Clear { of } => set_priority(control, of, None),
-        PriorityCommand::List { json } => {
-            let (_, report) = find(control)?;
-            let text = if *json { lines(&report) } else { tables(&report) };
-            match io::stdout().lock().write_all(text.as_bytes()) {
-                Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-                result => Ok(result?),
-            }
-        }
+        PriorityCommand::Set { of, priority } => WORDS.set(control, of, Some(*priority)),
+        PriorityCommand::Other(command) => WORDS.run(control, command),
     }
-}
-
-/// The process on `control`, or the first of mobile and agent that answers here, and its report.
-fn find(control: Option<&Path>) -> anyhow::Result<(PathBuf, Report)> {
-    Ok(ask::find(control, &["mobile", "agent"], 1)?.swap_remove(0))
-}
-
-fn set_priority(control: Option<&Path>, of: &Target, priority: Option<u32>) -> anyhow::Result<()> {
-    let request = Request::Priority { of: of.clone(), priority };
-    let path = match control {
-        Some(path) => path.to_owned(),
-        // A report costs little.
-        None => find(None)?.0,
-    };
-    match control::request(&path, &request) {
-        Ok(_) => Ok(()),
-        Err(RequestError::Refused(why)) => bail!(why),
-        Err(error) => Err(error).with_context(|| format!("asking on {}", path.display())),
-    }
-}
-
-fn lines(report: &Report) -> String {
-    let said = report.priorities.iter().map(
-        |said| json!({ "kind": "said", "of": said.of.to_string(), "priority": said.priority }),
-    );
-    let connections = report.connections.iter().map(|c| {
-        let ConnectionReport { key, program, client, target, priority, .. } = c;
-        json!({
-            "kind": "connection",
-            "key": key,
-            "program": program,
-            "client": client,
-            "target": target,
-            "priority": priority,
-            "bytes_to_hop": c.bytes_to_hop,
-            "bytes_from_hop": c.bytes_from_hop,
-        })
-    });
-    said.chain(connections).map(|line| format!("{line}\n")).collect()
-}
-
-fn tables(report: &Report) -> String {
-    let mut out = String::new();
-    if !report.priorities.is_empty() {
-        out.push_str(&format!("{:>8}  SAID OF\n", "PRIORITY"));
-        for said in &report.priorities {
-            out.push_str(&format!("{:>8}  {}\n", said.priority, said.of));
-        }
-        out.push('\n');
-    }
-    out.push_str(&format!("{:>8}  {:>6}  {:<16}  TARGET\n", "PRIORITY", "KEY", "PROGRAM"));
-    for c in &report.connections {
-        let priority = c.priority.map_or_else(|| "-".to_owned(), |n| n.to_string());
-        let program = c.program.as_deref().unwrap_or("-");
-        out.push_str(&format!("{priority:>8}  {:>6}  {program:<16}  {}\n", c.key, c.target));
-    }
-    out
 }
 
 #[cfg(test)]
 mod tests {
-    use lasthop_control::PriorityReport;
+    use lasthop_control::{ConnectionReport, PriorityReport, Report};
+    use serde_json::json;
 
     use super::super::ask::tests::{Scripted, options};
     use super::*;
@@ -229,13 +141,13 @@ mod tests {
             ..Report::default()
         };
         assert_eq!(
-            tables(&report),
+            WORDS.tables(&report),
             "PRIORITY  SAID OF\n       3  program curl\n\n\
              PRIORITY     KEY  PROGRAM           TARGET\n\
              \x20      3      58  curl              example.net:443\n\
              \x20      -      59  -                 example.net:443\n"
         );
-        let lines = lines(&report);
+        let lines = WORDS.lines(&report);
         let lines: Vec<serde_json::Value> =
             lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         assert_eq!(lines.len(), 3);
