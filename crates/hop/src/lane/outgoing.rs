@@ -73,6 +73,15 @@ struct Slot {
     losses: u8,
 }
 
+impl Slot {
+    /// Whether one transmission more may be of use: while it is worth sending again, and a second one of what is redundant
+    /// though it is never sent again.
+    fn is_worth(&self, now: Time) -> bool {
+        let second = self.class.policy == Policy::Redundant && !self.ordered && self.under_way < 2;
+        now < self.deadline || (second && now < self.queued_at + self.class.lifetime)
+    }
+}
+
 /// A queue of packets that are delivered in order.
 #[derive(Debug, Default)]
 struct Flow {
@@ -208,7 +217,7 @@ impl Outgoing {
 
     /// Whether a part that was sent may still be of use.
     pub(super) fn is_worth(&self, now: Time, part: PacketPart) -> bool {
-        self.slot_of(part).is_some_and(|slot| now < slot.deadline)
+        self.slot_of(part).is_some_and(|slot| slot.is_worth(now))
     }
 
     /// A host whose next flow of a policy sends less than its share, and may go before all others.
@@ -489,9 +498,7 @@ impl Outgoing {
         w: &mut Writer<'_>,
         contents: &mut impl Parts,
     ) -> bool {
-        let Some(slot) = self.slot_of(part).filter(|slot| now < slot.deadline) else {
-            return false;
-        };
+        let Some(slot) = self.slot_of(part).filter(|slot| slot.is_worth(now)) else { return false };
         let (whole, mut frame) =
             (usize::from(part.len) == slot.data.len(), self.frame(now, slot, part));
         frame.data = &slot.data[usize::from(part.offset)..][..usize::from(part.len)];

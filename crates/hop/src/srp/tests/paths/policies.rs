@@ -173,6 +173,31 @@ fn what_goes_by_two_paths_is_late_only_where_both_lose_it() {
     }
 }
 
+/// SRP-43: what is redundant and sent once is sent once by each of two paths, and lost where both lose it.
+#[test]
+fn packets_that_are_sent_once_go_by_two_paths_too() {
+    let lost = |policy| {
+        let mut w = Bond::warm(&[(20, 20, 0.2), (20, 20, 0.2)]);
+        let (class, data) = (PacketClass { policy, ..PacketClass::ONCE }, &[7; 200]);
+        let mut came = 0;
+        for _ in 0..2_000 {
+            let packet = OutgoingPacket { client: 1, flow: 1, ecn_capable: false, class, data };
+            w.ends[1].packets().unwrap().send(w.now, &packet).unwrap();
+            let next = w.now + Duration::from_millis(5);
+            while w.step(next) {}
+            if let Some(lane) = w.ends[0].packets() {
+                while lane.front().is_some() {
+                    lane.pop();
+                    came += 1;
+                }
+            }
+        }
+        1.0 - f64::from(came) / 2_000.0
+    };
+    let (once, twice) = (lost(Policy::Speed), lost(Policy::Redundant));
+    assert!((0.15..0.25).contains(&once) && twice < 0.06, "{once} and {twice}");
+}
+
 /// SRP-41, SRP-42: paths come, go, cost and are used up, and streams of all policies arrive byte for byte once nothing
 /// keeps them.
 #[test]
