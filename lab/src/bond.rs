@@ -1,5 +1,6 @@
 //! A mobile with several links to its base: what uses them, and what comes of it.
 
+use std::net::SocketAddr;
 use std::panic;
 use std::path::Path;
 use std::thread;
@@ -215,6 +216,11 @@ impl Bond {
         let server = start(&self.lab.fixed, at, self.topology.seed.child("talk"))?;
         let client = Client::new(&self.lab.mobile, self.via(), server.address());
         talk::paced(&client, pace, (settle, lasting), self.patience)
+    }
+
+    /// Where the transfers' server is.
+    pub fn server_address(&self) -> SocketAddr {
+        self.server.address()
     }
 
     fn via(&self) -> Via {

@@ -4,16 +4,25 @@
 
 mod common;
 
+use std::collections::HashSet;
+use std::io::Write;
+use std::net::UdpSocket;
 use std::path::PathBuf;
+use std::process::{Command, Output};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use lasthop_control as control;
+use lasthop_kernel::netns::Netns;
 use lasthop_lab::arrivals::Received;
 use lasthop_lab::bond::{self, Bond, Load, Way, longest_gap};
+use lasthop_lab::client::Stop;
 use lasthop_lab::topology::{Family, RADIO, Topology, link};
 use lasthop_lab::transfer::Direction;
 use lasthop_radio::{Errors, Loss, RadioConfig};
+use lasthop_testing::wait_until;
 use lasthop_units::Rate;
 
 /// Scenes that were started.
@@ -65,19 +74,37 @@ impl Scene {
     /// The same by this policy.
     fn start_by(
         policy: &str,
-        [first, second]: [RadioConfig; 2],
+        radios: [RadioConfig; 2],
         links: Vec<String>,
         (direction, family): (Direction, Family),
+    ) -> Option<Self> {
+        let load = Load::of(direction, family);
+        Self::start_with(["--policy", policy], radios, links, &load)
+    }
+
+    /// A mobile that is configured so, whose load these links carry.
+    fn configured(config: &str, radios: [RadioConfig; 2], load: &Load) -> Option<Self> {
+        let mut file = tempfile::NamedTempFile::with_suffix(".toml").unwrap();
+        file.write_all(config.as_bytes()).unwrap();
+        let path = file.path().to_string_lossy();
+        // It is read before the first byte comes.
+        Self::start_with(["--config", &path], radios, Vec::new(), load)
+    }
+
+    fn start_with(
+        flag: [&str; 2],
+        [first, second]: [RadioConfig; 2],
+        links: Vec<String>,
+        load: &Load,
     ) -> Option<Self> {
         let program = common::program()?;
         common::prefer_this_thread();
         let topology = Topology { radio: first, beside: vec![second], ..Topology::default() };
         let control = ControlSocket::new();
         let socket = control.0.to_string_lossy();
-        let mobile = ["--control", &socket, "--policy", policy].map(str::to_owned).to_vec();
+        let mobile = ["--control", &socket].into_iter().chain(flag).map(str::to_owned).collect();
         let way = Way::Srp(links);
-        let load = Load::of(direction, family);
-        let bond = Bond::start(topology, &way, &load, &program, (mobile, PATIENCE));
+        let bond = Bond::start(topology, &way, load, &program, (mobile, PATIENCE));
         Some(Self { bond: common::permitted(bond)?, control })
     }
 
@@ -98,6 +125,41 @@ impl Scene {
         let report = control::query(&self.control.0).unwrap();
         let paths = report.associations.into_iter().flat_map(|association| association.paths);
         paths.map(|path| path.bytes_received + path.bytes_sent).collect()
+    }
+
+    /// The same of the time that it runs now.
+    fn carries(&mut self, time: Duration) -> [u64; 2] {
+        let before = self.carried();
+        self.run(time);
+        let carried = self.carried();
+        [0, 1].map(|link| carried[link] - before[link])
+    }
+
+    /// `lasthop policy` with these words.
+    fn policy(&self, words: &[&str]) -> Output {
+        let mut command = Command::new(common::program().unwrap());
+        command.arg("policy").args(words).arg("--control").arg(&self.control.0);
+        command.output().unwrap()
+    }
+
+    /// The same, which is done; what it says.
+    fn say(&self, words: &[&str]) -> String {
+        let output = self.policy(words);
+        assert!(output.status.success(), "{words:?}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// The same, which is refused; why.
+    fn refused(&self, words: &[&str]) -> String {
+        let output = self.policy(words);
+        assert!(!output.status.success(), "{words:?}: {output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    }
+
+    /// The policies of the connections, where they are not usual.
+    fn policies(&self) -> Vec<Option<String>> {
+        let report = control::query(&self.control.0).unwrap();
+        report.connections.into_iter().map(|connection| connection.policy).collect()
     }
 
     /// Checks every byte that came.
@@ -199,6 +261,165 @@ fn a_link_carries_alone_what_is_to_go_by_it_alone() {
         assert!(rate > 7.0 && rate < 10.0, "{direction:?}: {rate} Mbit/s");
         assert!(first < second / 20, "{direction:?}: {carried:?}");
     }
+}
+
+/// The tables of both links, of which the second costs.
+fn links_with_costs() -> String {
+    let names = bond::interfaces(2);
+    format!(
+        "[[links]]\ninterface = {:?}\n[[links]]\ninterface = {:?}\ncost = 5\n",
+        names[0], names[1]
+    )
+}
+
+/// What is to be cheap goes by the link that costs less, by the other while that one is dark, and then by the first again.
+#[test]
+fn a_link_that_costs_is_spared_while_another_answers() {
+    let config = format!("policy = \"cheap\"\n{}", links_with_costs());
+    let radios = [radio(20, 20, 0.0), radio(20, 20, 0.0)];
+    let load = Load::of(Direction::Download, Family::V4);
+    let Some(mut scene) = Scene::configured(&config, radios, &load) else { return };
+    let alone = scene.carries(Duration::from_secs(4));
+    scene.bond.lab.radio.control.pause(Duration::from_secs(5));
+    scene.run(Duration::from_secs(1));
+    let dark = scene.carries(Duration::from_secs(3));
+    wait_until("the link that was dark", PATIENCE, || scene.paths().iter().all(|(_, up)| *up));
+    scene.run(Duration::from_secs(2));
+    let back = scene.carries(Duration::from_secs(3));
+    scene.end();
+    // Whoever stands still for a moment is taken for dark, and the other carries it then.
+    for [first, second] in [alone, back] {
+        assert!(first > 1_000_000 && second < first / 4, "{alone:?}, {dark:?}, {back:?}");
+    }
+    assert!(dark[1] > 1_000_000 && dark[0] < dark[1] / 20, "{alone:?}, {dark:?}, {back:?}");
+}
+
+/// The command's word counts at once for a connection that lasts, and until it is taken back.
+#[test]
+fn a_connection_goes_by_the_link_that_is_said_while_it_lasts() {
+    let radios = [radio(20, 20, 0.0), radio(20, 40, 0.0)];
+    let (links, how) = (bond::interfaces(2), (Direction::Download, Family::V4));
+    let first = format!("only {}", links[0]);
+    let Some(mut scene) = Scene::start_by(&first, radios, links, how) else { return };
+    let configured = scene.carries(Duration::from_secs(2));
+    assert_eq!(scene.policies(), [Some(first.clone())]);
+
+    let said = |scene: &mut Scene, words: &[&str]| {
+        scene.say(words);
+        // What was on its way still comes.
+        scene.run(Duration::from_secs(1));
+        scene.carries(Duration::from_secs(2))
+    };
+    let port = format!(":{}", scene.bond.server_address().port());
+    let set = said(&mut scene, &["set", &port, "only", "radio1"]);
+    assert_eq!(scene.policies(), [Some("only radio1".to_owned())]);
+    let listed = scene.say(&["list", "--json"]);
+    let expected = format!(r#""kind":"said","of":"port {}","policy":"only radio1""#, &port[1..]);
+    assert!(listed.contains(&expected), "{listed}");
+    for (words, why) in [
+        (&["set", &port, "only", "radio9"][..], "no link in [[links]] is called `radio9`"),
+        (&["set", &port, "slow"], "`slow` is no policy"),
+        (&["set", "999", "cheap"], "no connection has the number 999"),
+    ] {
+        let said = scene.refused(words);
+        assert!(said.contains(why), "{words:?}: {said}");
+    }
+    let cleared = said(&mut scene, &["clear", &port]);
+    assert_eq!(scene.policies(), [Some(first)]);
+    scene.end();
+    for (most, least) in
+        [(configured[0], configured[1]), (set[1], set[0]), (cleared[0], cleared[1])]
+    {
+        assert!(most > 500_000 && least < most / 10, "{configured:?}, {set:?}, {cleared:?}");
+    }
+}
+
+const ECHO: u16 = 7;
+const DATAGRAM: usize = 200;
+
+/// Datagrams that the mobile sends at a pace and the fixed host sends back.
+struct Echo {
+    mobile: UdpSocket,
+    fixed: UdpSocket,
+    sent: u64,
+}
+
+impl Echo {
+    fn new(scene: &Scene) -> Self {
+        let bind = |netns: &Netns, port| {
+            let socket = netns.enter(|| UdpSocket::bind(("0.0.0.0", port)).unwrap()).unwrap();
+            socket.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+            socket
+        };
+        let lab = &scene.bond.lab;
+        let echo = Self { mobile: bind(&lab.mobile, 0), fixed: bind(&lab.fixed, ECHO), sent: 0 };
+        let server = lab.server_address(Family::V4).ip();
+        echo.mobile.connect((server, ECHO)).unwrap();
+        echo
+    }
+
+    /// The shares of so many that are lost on their way there, and back of those that were there.
+    fn lose(&mut self, count: u64) -> [f64; 2] {
+        let Self { mobile, fixed, sent } = self;
+        let (over, first) = (Stop::default(), *sent);
+        let [there, back] = [(); 2].map(|()| Mutex::new(HashSet::new()));
+        let number = |datagram: &[u8]| u64::from_be_bytes(datagram[..8].try_into().unwrap());
+        let take = |socket: &UdpSocket, heard: &Mutex<HashSet<u64>>, answer: bool| {
+            let mut datagram = [0; 2 * DATAGRAM];
+            while !over.is_set() {
+                let Ok((DATAGRAM, from)) = socket.recv_from(&mut datagram) else { continue };
+                heard.lock().unwrap().insert(number(&datagram));
+                if answer {
+                    let _ = socket.send_to(&datagram[..DATAGRAM], from);
+                }
+            }
+        };
+        thread::scope(|scope| {
+            scope.spawn(|| take(fixed, &there, true));
+            scope.spawn(|| take(mobile, &back, false));
+            for _ in 0..count {
+                let mut datagram = [0; DATAGRAM];
+                datagram[..8].copy_from_slice(&sent.to_be_bytes());
+                let _ = mobile.send(&datagram);
+                *sent += 1;
+                // Who was late does not hurry: a burst would be another thing to carry.
+                thread::sleep(Duration::from_millis(4));
+            }
+            thread::sleep(Duration::from_secs(2));
+            over.set();
+        });
+        let came = |heard: Mutex<HashSet<u64>>| {
+            let heard = heard.into_inner().unwrap();
+            heard.into_iter().filter(|n| *n >= first).count() as f64
+        };
+        let (there, back) = (came(there), came(back));
+        [1.0 - there / count as f64, 1.0 - back / there.max(1.0)]
+    }
+}
+
+/// Of packets that are sent once, by two links that lose a fifth each: what is redundant is lost where both lose it, both ways;
+/// and what the command says of packets counts as well.
+#[test]
+fn what_goes_by_two_links_is_lost_where_both_lose_it() {
+    let config = format!(
+        "[[packets]]\nport = {ECHO}\nclass = \"once\"\n\
+         [[policies]]\nport = {ECHO}\npolicy = \"redundant\"\n{}",
+        links_with_costs()
+    );
+    let radios = [radio(20, 20, 0.2), radio(20, 20, 0.2)];
+    let load = Load { transfers: Vec::new(), family: Family::V4, call: true };
+    let Some(scene) = Scene::configured(&config, radios, &load) else { return };
+    let mut echo = Echo::new(&scene);
+    let mut lose = || {
+        // The base is told what they are worth, and both ends know both links.
+        echo.lose(500);
+        echo.lose(1_500)
+    };
+    let twice = lose();
+    scene.say(&["set", &format!(":{ECHO}"), "only", "radio1"]);
+    let once = lose();
+    assert!(twice.iter().all(|lost| *lost < 0.08), "{twice:?} and then {once:?}");
+    assert!(once.iter().all(|lost| (0.15..0.25).contains(lost)), "{twice:?} and then {once:?}");
 }
 
 /// Where links are found by their default routes, one that comes later is used too.
