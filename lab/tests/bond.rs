@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lasthop_control as control;
+use lasthop_control::{self as control, PathReport};
 use lasthop_kernel::netns::Netns;
 use lasthop_lab::arrivals::Received;
 use lasthop_lab::bond::{self, Bond, Load, Way, longest_gap};
@@ -115,16 +115,19 @@ impl Scene {
 
     /// The mobile's links that carried something, and whether each answers.
     fn paths(&self) -> Vec<(String, bool)> {
-        let report = control::query(&self.control.0).unwrap();
-        let paths = report.associations.into_iter().flat_map(|association| association.paths);
-        paths.map(|path| (path.name, path.state == "up" && path.bytes_received > 0)).collect()
+        let answers = |path: &PathReport| path.state == "up" && path.bytes_received > 0;
+        self.reports().into_iter().map(|path| (path.name.clone(), answers(&path))).collect()
     }
 
-    /// What each of the mobile's links has carried, in bytes.
-    fn carried(&self) -> Vec<u64> {
+    /// What is reported of the mobile's links.
+    fn reports(&self) -> Vec<PathReport> {
         let report = control::query(&self.control.0).unwrap();
-        let paths = report.associations.into_iter().flat_map(|association| association.paths);
-        paths.map(|path| path.bytes_received + path.bytes_sent).collect()
+        report.associations.into_iter().flat_map(|association| association.paths).collect()
+    }
+
+    /// What each of them has carried, in bytes.
+    fn carried(&self) -> Vec<u64> {
+        self.reports().into_iter().map(|path| path.bytes_received + path.bytes_sent).collect()
     }
 
     /// The same of the time that it runs now.
@@ -292,6 +295,36 @@ fn a_link_that_costs_is_spared_while_another_answers() {
         assert!(first > 1_000_000 && second < first / 4, "{alone:?}, {dark:?}, {back:?}");
     }
     assert!(dark[1] > 1_000_000 && dark[0] < dark[1] / 20, "{alone:?}, {dark:?}, {back:?}");
+}
+
+/// A link that has carried all that it may in a day carries nothing more, and nothing after a restart.
+#[test]
+fn a_link_carries_its_cap_and_no_more() {
+    let directory = tempfile::tempdir().unwrap();
+    let (names, cap) = (bond::interfaces(2), 2 << 20);
+    let config = format!(
+        "state = {:?}\n[[links]]\ninterface = {:?}\n[[links]]\ninterface = {:?}\ncap = \"2MiB\"\n",
+        directory.path(),
+        names[0],
+        names[1]
+    );
+    let mut used = Vec::new();
+    for most in [2 * cap, cap / 8] {
+        let load = Load::of(Direction::Download, Family::V4);
+        let radios = [radio(20, 20, 0.0), radio(10, 20, 0.0)];
+        let Some(mut scene) = Scene::configured(&config, radios, &load) else { return };
+        let is_used_up = || scene.reports().get(1).is_some_and(|path| path.state == "used-up");
+        wait_until("the cap", PATIENCE, is_used_up);
+        scene.run(Duration::from_secs(1));
+        let later = scene.carries(Duration::from_secs(2));
+        let path = scene.reports().remove(1);
+        scene.end();
+        assert_eq!(path.cap, Some(cap));
+        assert!(later[0] > 1_000_000 && later[1] < later[0] / 20, "{later:?}");
+        assert!(path.bytes_sent + path.bytes_received < most, "{path:?}");
+        used.push(path.used_today.unwrap());
+    }
+    assert!(used[0] >= cap && used[1] > used[0], "{used:?}");
 }
 
 /// The command's word counts at once for a connection that lasts, and until it is taken back.
