@@ -19,8 +19,10 @@ use crate::error::RunError;
 
 /// What was carried, in the directory of `state`.
 const FILE: &str = "usage.json";
-/// How often it is looked at, and how often written at most: so much is forgotten where the power goes.
+/// How often it is looked at, and where a cap is near.
 const LOOK: Duration = Duration::from_secs(1);
+const LOOK_NEAR: Duration = Duration::from_millis(100);
+/// How often it is written at most: so much is forgotten where the power goes.
 const SAVE: Duration = Duration::from_secs(20);
 
 /// What was carried on a day, by the links' names.
@@ -91,9 +93,10 @@ impl Caps {
         *self.usage.bytes.entry(capped.name.clone()).or_default() += more;
     }
 
-    /// On this day; the links that have used up what they may carry, or have not any more.
+    /// On this day; the links that have used up what they may carry, or have not any more. No day comes back: a machine
+    /// without a battery begins in some day of before.
     fn judge(&mut self, day: String) -> Vec<(usize, bool)> {
-        if self.usage.day != day {
+        if day > self.usage.day {
             self.usage = Usage { day, bytes: BTreeMap::new() };
         }
         let mut changed = Vec::new();
@@ -107,6 +110,15 @@ impl Caps {
             }
         }
         changed
+    }
+
+    /// Some link will soon have carried what it may.
+    fn are_near(&self) -> bool {
+        let near = |of: &Capped| {
+            let used = self.usage.bytes.get(&of.name).copied().unwrap_or(0);
+            !of.is_spent && used >= of.cap / 4 * 3
+        };
+        self.links.iter().any(near)
     }
 
     /// Writes down what is not yet.
@@ -142,7 +154,6 @@ impl MobileRole {
     /// Counts what links with caps have carried; those that have used theirs up carry nothing more today.
     pub(super) fn follow_caps(&mut self, core: &mut Core) {
         let Some(caps) = self.caps.as_mut().filter(|caps| caps.look_at <= core.now) else { return };
-        caps.look_at = core.now + LOOK;
         let stations = self.stations.iter().filter_map(|station| station.part);
         let parts: Vec<u32> = stations.chain(self.retired.iter().map(|(_, part)| *part)).collect();
         caps.seen.retain(|(part, _), _| parts.contains(part));
@@ -152,6 +163,7 @@ impl MobileRole {
             }
         }
         let changed = caps.judge(today());
+        caps.look_at = core.now + if caps.are_near() { LOOK_NEAR } else { LOOK };
         if !changed.is_empty() || caps.save_at <= core.now {
             caps.save_at = core.now + SAVE;
             caps.save();
@@ -234,6 +246,7 @@ mod tests {
         caps.save();
         let mut caps = open();
         assert_eq!(caps.judge(day(28)), [(1, true)], "kept");
+        assert_eq!(caps.judge(day(27)), [], "the clock is not set yet");
         assert_eq!(caps.judge(day(29)), [(1, false)]);
         assert_eq!(caps.usage, Usage { day: day(29), bytes: BTreeMap::new() });
     }
