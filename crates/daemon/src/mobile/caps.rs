@@ -26,11 +26,18 @@ const LOOK_NEAR: Duration = Duration::from_millis(100);
 const SAVE: Duration = Duration::from_secs(20);
 
 /// What was carried on a day, by the links' names.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, Default, Debug)]
+#[derive(PartialEq, Eq, Serialize, Deserialize, Default, Debug)]
 struct Usage {
     /// By the local time, as `2026-11-28`.
     day: String,
     bytes: BTreeMap<String, u64>,
+}
+
+impl Usage {
+    /// What the link of this name has carried.
+    fn of(&self, name: &str) -> u64 {
+        self.bytes.get(name).copied().unwrap_or(0)
+    }
 }
 
 /// A link that may carry only so much.
@@ -48,7 +55,8 @@ pub(super) struct Caps {
     file: PathBuf,
     links: Vec<Capped>,
     usage: Usage,
-    saved: Usage,
+    /// It is not as it was when it was written.
+    changed: bool,
     /// What each hop said last that a link of it has carried.
     seen: BTreeMap<(u32, usize), u64>,
     look_at: Time,
@@ -79,9 +87,9 @@ impl Caps {
             Err(e) => return Err(failed(e)),
         };
         save(&file, &usage).map_err(failed)?;
-        let (saved, seen) = (usage.clone(), BTreeMap::new());
+        let (changed, seen) = (false, BTreeMap::new());
         let (look_at, save_at) = (Time::ZERO, Time::ZERO);
-        Ok(Some(Self { file, links, usage, saved, seen, look_at, save_at }))
+        Ok(Some(Self { file, links, usage, changed, seen, look_at, save_at }))
     }
 
     /// A hop has carried so much by a link, all in all.
@@ -90,7 +98,10 @@ impl Caps {
         let Some(capped) = self.links.iter().find(|capped| capped.link == link) else { return };
         // A number that falls is another hop's.
         let more = bytes.checked_sub(before).unwrap_or(bytes);
-        *self.usage.bytes.entry(capped.name.clone()).or_default() += more;
+        if more > 0 {
+            *self.usage.bytes.entry(capped.name.clone()).or_default() += more;
+            self.changed = true;
+        }
     }
 
     /// On this day; the links that have used up what they may carry, or have not any more. No day comes back: a machine
@@ -98,10 +109,11 @@ impl Caps {
     fn judge(&mut self, day: String) -> Vec<(usize, bool)> {
         if day > self.usage.day {
             self.usage = Usage { day, bytes: BTreeMap::new() };
+            self.changed = true;
         }
         let mut changed = Vec::new();
         for capped in &mut self.links {
-            let used = self.usage.bytes.get(&capped.name).copied().unwrap_or(0);
+            let used = self.usage.of(&capped.name);
             let is_spent = used >= capped.cap;
             if is_spent != capped.is_spent {
                 tracing::info!(link = capped.name, used, cap = capped.cap, is_spent, "cap");
@@ -114,20 +126,17 @@ impl Caps {
 
     /// Some link will soon have carried what it may.
     fn are_near(&self) -> bool {
-        let near = |of: &Capped| {
-            let used = self.usage.bytes.get(&of.name).copied().unwrap_or(0);
-            !of.is_spent && used >= of.cap / 4 * 3
-        };
+        let near = |of: &Capped| !of.is_spent && self.usage.of(&of.name) >= of.cap / 4 * 3;
         self.links.iter().any(near)
     }
 
     /// Writes down what is not yet.
     fn save(&mut self) {
-        if self.usage == self.saved {
+        if !self.changed {
             return;
         }
         match save(&self.file, &self.usage) {
-            Ok(()) => self.saved = self.usage.clone(),
+            Ok(()) => self.changed = false,
             Err(e) => tracing::warn!("{}: {e}", self.file.display()),
         }
     }
@@ -192,7 +201,7 @@ impl MobileRole {
                 continue;
             };
             path.cap = Some(capped.cap);
-            path.used_today = Some(caps.usage.bytes.get(&path.name).copied().unwrap_or(0));
+            path.used_today = Some(caps.usage.of(&path.name));
             if capped.is_spent {
                 "used-up".clone_into(&mut path.state);
             }

@@ -258,7 +258,7 @@ impl RateControl {
         self.large = (self.large - self.large / LARGE_ACKS).max(s.size).max(2 * s.datagram / 3);
         if 4 * s.size < 3 * self.large {
             if !self.losses.pending {
-                self.losses.update((s.counts, s.burst), !self.trials.is_on());
+                self.losses.update(&s, !self.trials.is_on());
             }
             return;
         }
@@ -299,7 +299,7 @@ impl RateControl {
         let short = m.queue_max <= self.queue_high() * 2
             && self.mode != Mode::Compete
             && !self.trials.is_on();
-        self.losses.update((s.counts, s.burst), short);
+        self.losses.update(s, short);
         self.losses.void = false;
         self.queue_peak = self.queue_peak.mul_f64(0.998).max(m.queue_max);
         if m.queue_min <= self.queue_low() {

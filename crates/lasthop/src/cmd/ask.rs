@@ -80,6 +80,18 @@ pub(crate) mod tests {
         <Line<O> as clap::Parser>::try_parse_from(line).map(|line| line.options)
     }
 
+    /// What a process is asked on its control socket by a subcommand that is told these words.
+    pub(crate) fn asked_by<O: clap::Args>(
+        name: &str,
+        run: fn(&O) -> anyhow::Result<()>,
+        words: &[&str],
+    ) -> Vec<String> {
+        let process = Scripted::new(name, &[r#"{"ok":{}}"#]);
+        let path = process.path.to_str().unwrap().to_owned();
+        run(&options(&[words, &["--control", &path]].concat()).unwrap()).unwrap();
+        process.asked()
+    }
+
     /// A process that answers each client with the next of its lines, and keeps what it was asked.
     pub(crate) struct Scripted {
         pub(crate) path: PathBuf,

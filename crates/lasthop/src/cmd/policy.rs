@@ -74,7 +74,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
 mod tests {
     use lasthop_control::{ConnectionReport, PolicyReport, Report};
 
-    use super::super::ask::tests::{Scripted, options};
+    use super::super::ask::tests::{asked_by, options};
     use super::*;
 
     #[test]
@@ -94,10 +94,7 @@ mod tests {
             ),
             (&["clear", "192.0.2.1"], r#"{"policy":{"of":{"address":"192.0.2.1"}}}"#),
         ] {
-            let process = Scripted::new("policy-words", &[r#"{"ok":{}}"#]);
-            let path = process.path.to_str().unwrap().to_owned();
-            run(&options(&[line, &["--control", &path]].concat()).unwrap()).unwrap();
-            assert_eq!(process.asked(), [request]);
+            assert_eq!(asked_by("policy-words", run, line), [request]);
         }
     }
 

@@ -77,7 +77,7 @@ mod tests {
     use lasthop_control::{ConnectionReport, PriorityReport, Report};
     use serde_json::json;
 
-    use super::super::ask::tests::{Scripted, options};
+    use super::super::ask::tests::{Scripted, asked_by, options};
     use super::*;
 
     #[test]
@@ -90,10 +90,7 @@ mod tests {
             (&["clear", "2001:db8::1"], r#"{"priority":{"of":{"address":"2001:db8::1"}}}"#),
             (&["clear", "python3.12"], r#"{"priority":{"of":{"program":"python3.12"}}}"#),
         ] {
-            let process = Scripted::new("priority-words", &[r#"{"ok":{}}"#]);
-            let path = process.path.to_str().unwrap().to_owned();
-            run(&options(&[line, &["--control", &path]].concat()).unwrap()).unwrap();
-            assert_eq!(process.asked(), [request]);
+            assert_eq!(asked_by("priority-words", run, line), [request]);
         }
     }
 

@@ -2,8 +2,10 @@
 
 use core::mem::replace;
 
+use crate::srp::sample::Sample;
+
 /// Loss is averaged over about so many datagrams, more where they are lost in long bursts.
-pub(super) const DATAGRAMS: f64 = 300.0;
+const DATAGRAMS: f64 = 300.0;
 /// Bursts over which it is averaged at least.
 const BURSTS: f64 = 40.0;
 /// Over no more than so many datagrams.
@@ -33,13 +35,13 @@ impl Losses {
 
     /// Losses while the queue is `short` are the hop's own; others are passed over. Until there are
     /// enough the average is over all there were.
-    pub(super) fn update(&mut self, (counts, burst): ((u64, u64), f64), short: bool) {
-        (self.pending, self.burst) = (false, burst);
-        let before = replace(&mut self.counts, counts);
-        let lost = counts.1.saturating_sub(before.1) as f64;
-        let datagrams = counts.0.saturating_sub(before.0) as f64 + lost;
+    pub(super) fn update(&mut self, s: &Sample, short: bool) {
+        (self.pending, self.burst) = (false, s.burst);
+        let before = replace(&mut self.counts, s.counts);
+        let lost = s.counts.1.saturating_sub(before.1) as f64;
+        let datagrams = s.counts.0.saturating_sub(before.0) as f64 + lost;
         if datagrams > 0.0 && short && !self.void {
-            let most = (BURSTS * burst).clamp(DATAGRAMS, DATAGRAMS_MAX);
+            let most = (BURSTS * s.burst).clamp(DATAGRAMS, DATAGRAMS_MAX);
             self.over = (self.over + datagrams).min(most);
             let weight = (datagrams / self.over).min(1.0);
             self.share += (lost / datagrams - self.share) * weight;
