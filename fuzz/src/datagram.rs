@@ -2,7 +2,7 @@
 
 use lasthop_wire::datagram::{
     CookieReply, Data, HandshakeInit, HandshakeReply, Hello, Kind, PlainInit, PlainReply, Token,
-    recover_number, reply_receiver,
+    Transit, TransitCheck, recover_number, reply_receiver,
 };
 
 /// One input.
@@ -29,6 +29,13 @@ pub fn run(bytes: &[u8]) {
     }
     if let Ok(token) = Token::parse(bytes) {
         assert_eq!(Token::parse(&token.to_bytes()), Ok(token));
+    }
+    if let Ok((header, inner)) = Transit::parse(bytes) {
+        // The path is any byte, and what follows is somebody else's.
+        assert_eq!([&header.to_bytes()[..], inner].concat(), bytes);
+    }
+    if let Ok(check) = TransitCheck::parse(bytes) {
+        assert_eq!(TransitCheck::parse(&check.to_bytes()), Ok(check));
     }
     if let Ok(view) = HandshakeReply::new_checked(bytes) {
         let (message, mac) = view.split_mac();

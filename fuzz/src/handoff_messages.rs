@@ -4,6 +4,7 @@ use lasthop_wire::mhp::handoff::{
     Datagram, MAX_BASE_NAME_LEN, Message, PULL_MAX, ROLL_MAX, SessionState,
 };
 use lasthop_wire::mhp::reach::Reach;
+use lasthop_wire::mhp::transit::TransitMessage;
 use lasthop_wire::mhp::{self, Decoded};
 
 fn is_bounded(message: &Message<'_>, bytes: &[u8]) {
@@ -30,8 +31,16 @@ fn reach(bytes: &[u8]) {
     assert_eq!(Reach::decode(&again), Some(said));
 }
 
+fn transit(bytes: &[u8]) {
+    let Some(said) = TransitMessage::decode(bytes) else { return };
+    let mut again = Vec::new();
+    said.encode(&mut again);
+    assert_eq!(TransitMessage::decode(&again), Some(said));
+}
+
 fn datagram(bytes: &[u8]) {
     reach(bytes);
+    transit(bytes);
     let Ok(datagram) = Datagram::decode(bytes) else { return };
     is_bounded(&datagram.message, bytes);
     let mut again = Vec::new();

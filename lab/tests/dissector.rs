@@ -12,7 +12,7 @@ use std::time::Duration;
 use lasthop_units::Seed;
 use lasthop_wire::agent::beside;
 use lasthop_wire::datagram::{
-    self, CookieReply, Hello, Limits, PlainInit, PlainReply, Token, Unknown,
+    self, CookieReply, Hello, Limits, PlainInit, PlainReply, Token, Transit, TransitCheck, Unknown,
 };
 use lasthop_wire::frame::{Ack, Frame, PacketFrame, Writer};
 use lasthop_wire::ip::{Addresses, Header, Protocol};
@@ -435,6 +435,27 @@ fn demands_and_challenges_show_what_they_hold() {
         ["6", "", &cookie, ""],
         ["7", "0x0000abcd", "", &token],
         ["8", "0x0000abcd", "", &token],
+    ];
+    assert_eq!(read, expected);
+}
+
+#[test]
+fn what_is_passed_on_shows_what_is_inside() {
+    let unknown = Unknown { receiver: 0xabcd }.to_bytes();
+    let transit = Transit { path: 1, receiver: 0x1234 }.to_bytes();
+    let challenge = TransitCheck { proof: false, path: 1, receiver: 0x1234, mac: [4; 16] };
+    let frames = [
+        over_udp(PORT, &[&transit[..], &unknown].concat()),
+        over_udp(PORT, &challenge.to_bytes()),
+        over_udp(PORT, &TransitCheck { proof: true, ..challenge }.to_bytes()),
+    ];
+    let asked = ["lasthop.kind", "lasthop.receiver", "lasthop.mac"];
+    let Some(read) = fields(&frames, &asked) else { return };
+    let mac = "04".repeat(16);
+    let expected = [
+        ["9,5", "0x00001234,0x0000abcd", ""],
+        ["10", "0x00001234", &mac],
+        ["11", "0x00001234", &mac],
     ];
     assert_eq!(read, expected);
 }

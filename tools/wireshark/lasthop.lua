@@ -674,11 +674,14 @@ local KINDS = {
     [6] = "Cookie reply",
     [7] = "Path challenge",
     [8] = "Path response",
+    [9] = "Transit",
+    [10] = "Transit challenge",
+    [11] = "Transit proof",
 }
 -- The shortest and the longest of each kind.
 local BOUNDS = {
     [0] = { 10, 65535 }, { 144, 399 }, { 84, 339 }, { 48, 303 }, { 20, 275 }, { 6, 6 }, { 46, 46 },
-    { 30, 30 }, { 30, 30 },
+    { 30, 30 }, { 30, 30 }, { 7, 65535 }, { 22, 22 }, { 22, 22 },
 }
 local TAG_LEN = 16
 
@@ -774,10 +777,13 @@ local function add_handshake(tree, tvb, kind)
     elseif kind == 6 then
         tree:add(h.nonce, tvb(2, 12))
         tree:add(h.cookie, tvb(14, 32))
-    else
+    elseif kind < 9 then
         tree:add(h.receiver, tvb(2, 4))
         tree:add(h.token, tvb(6, 8))
         tree:add(h.mac, tvb(14, 16))
+    else
+        tree:add(h.receiver, tvb(2, 4))
+        tree:add(h.mac, tvb(6, 16))
     end
 end
 
@@ -836,6 +842,10 @@ local function dissect_hop(tvb, pinfo, root)
             "%d bytes, must have %d to %d", len, BOUNDS[kind][1], BOUNDS[kind][2]))
     elseif kind == 0 then
         add_datagram_data(tree, tvb, pinfo, root)
+    elseif kind == 9 then
+        tree:add(h.receiver, tvb(2, 4))
+        hop.dissector(tvb(6):tvb(), pinfo, root)
+        pinfo.cols.info:prepend("Transit, ")
     else
         add_handshake(tree, tvb, kind)
     end

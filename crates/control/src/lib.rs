@@ -14,6 +14,6 @@ pub use socket::{
     AgentReport, Answer, AssociationReport, BaseReport, ConnectionReport, Control, ControlError,
     Counters, HandoffReport, HandoffState, Handoffs, IN_MAX, InterfaceReport, Link, MemoryReport,
     PRIORITY_MAX, PacketReport, PastReport, PathReport, PeerReport, PolicyReport, PriorityReport,
-    Reloaded, Reply, Report, Request, RequestError, Target, TunReport, UdpReport, default_path,
-    known_path, open, query, query_with_past, request, unknown_base,
+    Reloaded, Reply, Report, Request, RequestError, Target, TransitReport, TunReport, UdpReport,
+    default_path, known_path, open, query, query_with_past, request, unknown_base,
 };

@@ -33,7 +33,7 @@ pub use self::client::{RequestError, query, query_with_past, request};
 pub use self::report::{
     AgentReport, AssociationReport, BaseReport, ConnectionReport, Counters, HandoffReport,
     HandoffState, Handoffs, InterfaceReport, MemoryReport, PacketReport, PastReport, PathReport,
-    PeerReport, PolicyReport, PriorityReport, Report, TunReport, UdpReport,
+    PeerReport, PolicyReport, PriorityReport, Report, TransitReport, TunReport, UdpReport,
 };
 pub use self::request::{Answer, unknown_base};
 pub use self::request::{IN_MAX, Link, PRIORITY_MAX, Reloaded, Reply, Request, Target};

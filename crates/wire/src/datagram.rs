@@ -5,9 +5,13 @@
 //! big-endian. Nothing here knows a key: a view that passed its check has fields of the right
 //! length, no more.
 
+mod transit;
+
 use core::ops::Deref;
 
 use thiserror::Error;
+
+pub use transit::{TRANSIT_HEADER_LEN, Transit, TransitCheck};
 
 /// The version of the datagram format, and of what is inside it.
 pub const VERSION: u8 = 1;
@@ -62,8 +66,8 @@ mod field {
     pub(super) const TOKEN_MAC: Range<usize> = 14..30;
 }
 
-/// Where the name of the association begins that data, replies, challenges and responses are for: 32 bits, the most
-/// significant byte first.
+/// Where the name of the association begins that data, replies, challenges, responses and what is to be passed on are for:
+/// 32 bits, the most significant byte first.
 pub const RECEIVER_AT: usize = field::RECEIVER.start;
 
 /// Why bytes are not the datagram they were taken for.
@@ -95,7 +99,7 @@ pub enum DatagramError {
 
 /// What a datagram is.
 ///
-/// Numbers 9 to 15 are free. There is no trusted "unsupported version" or "refused" message: it
+/// Numbers 12 to 15 are free. There is no trusted "unsupported version" or "refused" message: it
 /// could not be authenticated, so whoever receives an unknown kind counts it and does nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Kind {
@@ -118,6 +122,12 @@ pub enum Kind {
     Challenge = 7,
     /// The mobile answers a challenge from there.
     Response = 8,
+    /// A datagram for another base, which this one is to pass on.
+    Transit = 9,
+    /// A base asks whether what it is to pass on comes from where it says.
+    TransitChallenge = 10,
+    /// The mobile answers that from there.
+    TransitProof = 11,
 }
 
 impl Kind {
@@ -143,6 +153,9 @@ impl Kind {
             6 => Ok(Self::CookieReply),
             7 => Ok(Self::Challenge),
             8 => Ok(Self::Response),
+            9 => Ok(Self::Transit),
+            10 => Ok(Self::TransitChallenge),
+            11 => Ok(Self::TransitProof),
             n => Err(DatagramError::Kind(n)),
         }
     }

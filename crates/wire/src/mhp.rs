@@ -28,6 +28,7 @@ pub mod flow_worth;
 pub mod handoff;
 mod outcome;
 pub mod reach;
+pub mod transit;
 pub mod udp_relay;
 
 use field::{Field, Reader, flag, put};

@@ -65,6 +65,8 @@ pub struct Settings {
     /// Packets that are not TCP's go too, by TUN devices. Each base masquerades them; where connections migrate, they are the
     /// mobile's own address's, and follow it.
     pub packets: bool,
+    /// The mobile's radios are links that it uses together, each of which leads to its base.
+    pub links: bool,
     /// What a process says is logged, in the command's own words (`debug`).
     pub log: Option<String>,
 }
@@ -77,6 +79,7 @@ impl Default for Settings {
             transparent: false,
             handoff: Some(Handoff::default()),
             packets: false,
+            links: false,
             log: None,
         }
     }
@@ -246,9 +249,16 @@ impl Fleet {
                 Some(_) => write!(
                     text,
                     "[[bases]]\nname = \"b{number}\"\naddress = \"{address}\"\n\
-                     key = \"{public}\"\npsk = {psk:?}\ninterface = \"{}\"\n",
-                    radios::name(number),
+                     key = \"{public}\"\npsk = {psk:?}\n",
                 ),
+            };
+            let radio = radios::name(number);
+            let _ = match (handoff, self.settings.links) {
+                (None, _) => Ok(()),
+                (Some(_), false) => writeln!(text, "interface = \"{radio}\""),
+                (Some(_), true) => {
+                    writeln!(text, "[[links]]\ninterface = \"{radio}\"\nbase = \"b{number}\"")
+                }
             };
         }
         if self.settings.packets {

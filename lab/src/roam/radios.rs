@@ -87,6 +87,20 @@ impl Roam {
         }
     }
 
+    /// The radio to base `number` has a carrier or not from that moment on, which is returned, whatever others have.
+    ///
+    /// # Errors
+    ///
+    /// The carrier could not be given or taken away.
+    pub fn set_radio(&mut self, number: usize, carrier: bool) -> Result<Instant, LabError> {
+        let radio = &mut self.radios[index(number)];
+        if !carrier {
+            return radio.silence();
+        }
+        radio.air.control.resume();
+        radio.carrier.set(true)
+    }
+
     /// The mobile arrives at base `number`: the radio there has a carrier from that moment on,
     /// which is returned. It leaves another first.
     ///

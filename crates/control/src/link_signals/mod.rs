@@ -141,6 +141,7 @@ impl Signals {
                 self.link.set_up();
             }
             Link::Complete {} => self.link.complete(),
+            Link::Base { .. } => return Err("it is a mobile whose links lead to bases".to_owned()),
             Link::Quality { dbm, .. } => {
                 let Some(forecast) = &mut self.forecast else {
                     return Err("nobody judges the signal's level here: the configuration has no \

@@ -308,6 +308,21 @@ reports! {
         /// The paths that it uses together; absent where there is one.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         pub paths: Vec<PathReport>,
+        /// What this base passes on for the mobile, to another one; absent where it does not.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub transit: Option<TransitReport>,
+    }
+
+    /// Datagrams that are passed on for a mobile, to another base and back.
+    pub struct TransitReport {
+        /// Where that base serves mobiles.
+        pub to: String,
+        /// Bytes to it.
+        pub bytes_on: u64,
+        /// Bytes from it.
+        pub bytes_back: u64,
+        /// Datagrams that were lost because too many waited.
+        pub dropped: u64,
     }
 
     /// One of the paths of an association.
@@ -318,6 +333,9 @@ reports! {
         pub address: Option<String>,
         /// `up`, `silent`, or `used-up` where it has carried all that it may today.
         pub state: String,
+        /// The base that the link leads to, where that is said.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub base: Option<String>,
         /// What it may carry in a day, bytes.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub cap: Option<u64>,

@@ -120,6 +120,13 @@ pub enum Link {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         interface: Option<String>,
     },
+    /// The link leads to another base than before.
+    Base {
+        /// Which link: that of this interface.
+        interface: String,
+        /// The base, as the mobile's configuration names it.
+        to: String,
+    },
     /// Packets for the mobile find it again, after a move (LLT-5).
     Complete {},
     /// What a radio says of its signal, for the prediction of disconnections.
@@ -169,6 +176,10 @@ impl Request {
                 Some(name) => check_name("interface", name, INTERFACE_MAX),
                 None => Ok(()),
             },
+            Self::Link(Link::Base { interface, to }) => {
+                check_name("interface", interface, INTERFACE_MAX)?;
+                check_name("base", to, NAME_MAX)
+            }
             Self::Link(Link::Complete {}) => Ok(()),
             Self::Priority { of, priority } => {
                 if priority.is_some_and(|n| !(1..=PRIORITY_MAX).contains(&n)) {

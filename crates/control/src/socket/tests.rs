@@ -132,6 +132,10 @@ fn every_request_is_one_line_and_comes_back_as_it_was() {
         (Request::Link(down), r#"{"link":{"down":{"interface":"wlan0"}}}"#),
         (Request::Link(Link::Down { interface: None }), r#"{"link":{"down":{}}}"#),
         (Request::Link(Link::Up { interface: None }), r#"{"link":{"up":{}}}"#),
+        (
+            Request::Link(Link::Base { interface: "wwan1".to_owned(), to: "b2".to_owned() }),
+            r#"{"link":{"base":{"interface":"wwan1","to":"b2"}}}"#,
+        ),
         (Request::Link(foreseen), r#"{"link":{"imminent":{"in_ms":300}}}"#),
         (Request::Link(Link::Complete {}), r#"{"link":{"complete":{}}}"#),
         (Request::Link(quality), r#"{"link":{"quality":{"dbm":-71}}}"#),

@@ -55,6 +55,8 @@ pub struct Peer {
     pub psk: Option<PathBuf>,
     /// Where it listens for bases.
     pub address: SocketAddr,
+    /// Where it serves mobiles; if nobody says, the IP of `address` with the port of this base.
+    pub hop: Option<SocketAddr>,
     /// Where the wired network reaches it, for routes; that of `address` if nobody says.
     pub via: IpAddr,
 }

@@ -50,7 +50,7 @@ impl Side {
         );
         let mobiles = DatagramBase::new("srp", mobiles, Box::new(Udp::bind(&[here]).unwrap()));
         let (name, key, via) = ("peer".to_owned(), *keys(peer).public(), here.ip());
-        let peers = [Peer { name, key, psk: None, address: here, via }];
+        let peers = [Peer { name, key, psk: None, address: here, hop: None, via }];
         let psks = psk.map(|n| (key, PresharedKey::generate(Seed::from_u64(n))));
         let seed = Seed::from_u64(own).child("backhaul");
         let (udp, memory) = (Udp::bind(&[here]).unwrap(), Memory::default());
@@ -102,7 +102,7 @@ fn peer_at(far: &Side) -> Peer {
     let Some(peers) = &far.hop.peers else { panic!("it knows the other") };
     let address: SocketAddr = peers.listener.places()[0].parse().unwrap();
     let via = address.ip();
-    Peer { name: "far".to_owned(), key: *keys(2).public(), psk: None, address, via }
+    Peer { name: "far".to_owned(), key: *keys(2).public(), psk: None, address, hop: None, via }
 }
 
 /// SEC-40, SEC-41: two bases with the same pre-shared key find each other; with others, or with one at one end only,

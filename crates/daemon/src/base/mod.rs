@@ -18,6 +18,7 @@ mod source_addresses;
 mod surrogate;
 mod targets;
 mod told_worths;
+mod transit_targets;
 mod udp_sockets;
 mod workers;
 

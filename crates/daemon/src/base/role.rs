@@ -32,6 +32,7 @@ use super::reload::{self, ConfigSource};
 use super::surrogate::Surrogate;
 use super::targets::Targets;
 use super::told_worths::ToldWorths;
+use super::transit_targets::TransitTargets;
 use super::udp_sockets::UdpSockets;
 use super::workers::{Message, Passed, Workers};
 use crate::backhaul::{BaseAssociationId, WithPeers};
@@ -73,6 +74,7 @@ pub(crate) struct BaseRole {
     worths: ToldWorths,
     /// The UDP sockets of applications.
     udp: UdpSockets,
+    transits: TransitTargets,
 }
 
 fn by_key(allowed: &[Allowed]) -> BTreeMap<PublicKey, PresharedKey> {
@@ -120,6 +122,7 @@ impl BaseRole {
             packets: None,
             worths: ToldWorths::default(),
             udp: UdpSockets::new(config),
+            transits: TransitTargets::new(config),
         }
     }
 
@@ -433,6 +436,9 @@ impl Role for BaseRole {
     fn handle_message(&mut self, core: &mut CoreOf<Self>, id: BaseAssociationId, message: &[u8]) {
         if let (BaseAssociationId::Mobile(_), Some(Reach::Ask)) = (id, Reach::decode(message)) {
             return self.families.subscribe(core, id);
+        }
+        if self.transits.handle(core, id, message) {
+            return;
         }
         let Some(handoffs) = &mut self.handoffs else { return };
         if let (Some(workers), false) = (&self.workers, matches!(id, BaseAssociationId::Mobile(_)))

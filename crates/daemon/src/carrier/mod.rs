@@ -36,6 +36,14 @@ impl Route {
             other => other,
         }
     }
+
+    /// The far end alone, whatever of ours it used.
+    pub(crate) fn peer(self) -> Option<SocketAddr> {
+        match self {
+            Self::Internet(route) => Some(route.peer),
+            _ => None,
+        }
+    }
 }
 
 impl CarrierAddress for Route {

@@ -42,7 +42,12 @@ const DATAGRAM_MAX: usize = 9_216;
 /// A datagram is not believed to have waited longer in the kernel: the wall clock was set.
 const WAIT_MAX: Duration = Duration::from_secs(1);
 /// The datagrams that begin with a name that was given here.
-const NUMBERED: [Numbered; 2] = [numbered(Kind::Data), numbered(Kind::Response)];
+const NUMBERED: [Numbered; 4] = [
+    numbered(Kind::Data),
+    numbered(Kind::Response),
+    numbered(Kind::Transit),
+    numbered(Kind::TransitProof),
+];
 /// How long after the kernel gave no socket it is asked again.
 const OPEN_AGAIN: Duration = Duration::from_millis(250);
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use lasthop_control::past::{Counted, Progress};
@@ -14,7 +15,10 @@ use lasthop_kernel::reactor::Readiness;
 use lasthop_kernel::slab::{Key, Slab};
 use lasthop_kernel::turn::Turn;
 use lasthop_units::Time;
+use lasthop_wire::datagram::Kind;
+use lasthop_wire::mhp::transit::TransitGrant;
 
+use super::transits::Transits;
 use super::{next_timeout, path_report, patience, progress, report, why};
 use crate::carrier::{Carrier, Route};
 use crate::hop::BaseHop;
@@ -26,9 +30,19 @@ pub(crate) struct DatagramBase<K: BaseLinks> {
     machine: BaseEnd<K>,
     carrier: Box<dyn Carrier>,
     /// Which socket an event is for.
-    sockets: Slab<usize>,
+    sockets: Slab<Whose>,
+    transits: Transits,
     standing: BTreeMap<AssociationId, Standing>,
     now: Time,
+}
+
+/// Whose a socket is.
+#[derive(Clone, Copy)]
+enum Whose {
+    /// The carrier's, which calls it so.
+    Carrier(usize),
+    /// The one by which is passed on what is this association's.
+    Transit(AssociationId),
 }
 
 /// An association that stands.
@@ -42,7 +56,23 @@ impl<K: BaseLinks> DatagramBase<K> {
     /// Runs `machine` over `carrier`, as the hop called `name`.
     pub(crate) fn new(name: &'static str, machine: BaseEnd<K>, carrier: Box<dyn Carrier>) -> Self {
         let (sockets, standing) = (Slab::new(), BTreeMap::new());
-        Self { name, machine, carrier, sockets, standing, now: Time::ZERO }
+        let transits = Transits::default();
+        Self { name, machine, carrier, sockets, transits, standing, now: Time::ZERO }
+    }
+
+    /// Takes in a datagram, or passes it on.
+    fn take(
+        (machine, transits): (&mut BaseEnd<K>, &mut Transits),
+        now: Time,
+        from: K::Address,
+        datagram: &mut [u8],
+    ) {
+        if Kind::of(datagram) != Ok(Kind::Transit) {
+            return machine.handle_datagram(now, from, datagram);
+        }
+        if let Some((id, inner)) = machine.transit(now, from, datagram) {
+            transits.pass_on(id, inner);
+        }
     }
 
     /// Closes one association.
@@ -65,13 +95,16 @@ where
     }
 
     fn handle_ready(&mut self, turn: &mut Turn<'_>, key: Key, readiness: Readiness) {
-        if let Some(n) = self.sockets.get(key) {
-            self.carrier.ready(turn, *n, readiness);
+        match self.sockets.get(key) {
+            Some(Whose::Carrier(n)) => self.carrier.ready(turn, *n, readiness),
+            Some(Whose::Transit(id)) => self.transits.ready(turn, *id, readiness),
+            None => {}
         }
     }
 
     fn next_timeout(&self) -> Option<Time> {
-        next_timeout(self.carrier.as_ref(), self.machine.next_timeout(), self.now)
+        let own = next_timeout(self.carrier.as_ref(), self.machine.next_timeout(), self.now);
+        [own, self.transits.next_timeout(self.now)].into_iter().flatten().min()
     }
 
     fn handle_timeout(&mut self, turn: &mut Turn<'_>) {
@@ -81,19 +114,27 @@ where
     }
 
     fn pump(&mut self, turn: &mut Turn<'_>) {
-        let (machine, now) = (&mut self.machine, &mut self.now);
+        let (machine, transits, now) = (&mut self.machine, &mut self.transits, &mut self.now);
         self.carrier.receive(&turn.clock, &mut |arrived, from, datagram| {
             // The machine must not see time go back.
             *now = arrived.max(*now);
-            machine.handle_datagram(*now, from, datagram);
+            Self::take((machine, transits), *now, from, datagram);
         });
+        transits.receive(turn);
         self.now = self.now.max(turn.now);
     }
 
     fn flush(&mut self, turn: &mut Turn<'_>) {
-        let (machine, now) = (&mut self.machine, turn.now);
+        let (machine, transits, now) = (&mut self.machine, &mut self.transits, turn.now);
         self.now = now;
-        self.carrier.send(turn, &mut |out| machine.poll_transmit(now, out).map(|t| (t.to, t.len)));
+        self.carrier.send(turn, &mut |out| match machine.poll_transmit(now, out) {
+            Some(own) => Some((own.to, own.len)),
+            None => transits.poll_back(|id| machine.transit_at(id), out),
+        });
+        transits.send(turn);
+        for key in transits.close_ended(turn) {
+            self.sockets.remove(key);
+        }
     }
 
     fn patience(&self, id: AssociationId) -> Duration {
@@ -119,6 +160,7 @@ where
             }
             AssociationEvent::Lost(reason) => {
                 self.standing.remove(&id);
+                self.transits.end(id);
                 HopEvent::Lost(id, why(reason))
             }
         })
@@ -129,7 +171,7 @@ where
     }
 
     fn is_active(&self) -> bool {
-        self.carrier.readable()
+        self.carrier.readable() || self.transits.readable()
     }
 
     fn streams(&mut self, id: AssociationId) -> Option<&mut AnyStreams> {
@@ -162,7 +204,8 @@ where
                 let age = standing.map_or(Duration::ZERO, |standing| now - standing.since);
                 let address = view.peer.map(|route| self.carrier.show(route));
                 let report = report(view.id.0, view.mobile, address, state, age, &view.stats);
-                AssociationReport { paths: self.path_reports(view.id), ..report }
+                let (paths, transit) = (self.path_reports(view.id), self.transits.report(view.id));
+                AssociationReport { paths, transit, ..report }
             })
             .collect()
     }
@@ -198,7 +241,7 @@ where
 
     fn start(&mut self, turn: &mut Turn<'_>) -> io::Result<()> {
         let sockets = &mut self.sockets;
-        self.carrier.watch(turn, &mut |n| sockets.insert(n))
+        self.carrier.watch(turn, &mut |n| sockets.insert(Whose::Carrier(n)))
     }
 
     fn stop(&mut self, _turn: &mut Turn<'_>) {
@@ -221,6 +264,21 @@ where
     fn handle_stray(&mut self, turn: &mut Turn<'_>, from: Route, datagram: &mut [u8]) {
         self.now = self.now.max(turn.now);
         self.machine.handle_stray(self.now, from, datagram);
+    }
+
+    fn grant_transit(
+        &mut self,
+        turn: &mut Turn<'_>,
+        id: AssociationId,
+        to: SocketAddr,
+    ) -> Option<TransitGrant> {
+        let (grant, sockets) = (self.machine.grant_transit(id)?, &mut self.sockets);
+        let key = || sockets.insert(Whose::Transit(id));
+        if let Err(unused) = self.transits.open(turn, id, to, key) {
+            self.sockets.remove(unused);
+            return None;
+        }
+        Some(grant)
     }
 
     fn refuse_stranger(&mut self, turn: &mut Turn<'_>, from: Route, mobile: PublicKey) {

@@ -21,8 +21,7 @@ use lasthop_units::{Bytes, LinkEvent, Time};
 use super::{next_timeout, path_report, patience, progress, report, why};
 use crate::carrier::{Carrier, Route};
 use crate::handshake::{self, HandshakeFailure, Introduction};
-use crate::hop::MobileHop;
-use crate::hop::{AnyStreams, Hop, HopEvent};
+use crate::hop::{AnyStreams, Hop, HopEvent, LinkWay, MobileHop};
 
 /// A base that does not answer for so long may have moved: it is discovered again.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -48,6 +47,8 @@ pub(crate) struct DatagramMobile<K: MobileLink> {
     machine: MobileEnd<K>,
     base_key: Option<PublicKey>,
     base: Whereabouts,
+    /// Which way each link leads to it; those that are not said are direct.
+    ways: Vec<LinkWay>,
     carrier: Box<dyn Carrier>,
     sockets: Slab<usize>,
     ports: Vec<u16>,
@@ -96,6 +97,7 @@ where
             machine,
             base_key,
             base,
+            ways: Vec::new(),
             carrier,
             sockets: Slab::new(),
             ports: Vec::new(),
@@ -164,8 +166,20 @@ where
     /// The base is here, by whichever link.
     fn tell_base(&mut self, now: Time, base: Route) {
         for link in 0..self.carrier.links() {
-            self.machine.set_base_address(now, path_of(link), base.by(link));
+            self.tell_link(now, link, base);
         }
+    }
+
+    /// The base is here, by one link.
+    fn tell_link(&mut self, now: Time, link: usize, base: Route) {
+        let (path, way) = (path_of(link), self.ways.get(link).copied().unwrap_or_default());
+        let grant = match way {
+            LinkWay::Through(_, grant) => Some(grant),
+            LinkWay::Direct | LinkWay::None => None,
+        };
+        self.machine.set_transit(path, grant);
+        let route = self.route_by(link, base);
+        self.machine.set_base_address(now, path, route);
     }
 
     /// Asks everyone for the base from here on, if it was found that way.
@@ -351,10 +365,24 @@ impl<K: MobileLink> DatagramMobile<K> {
         }
         let (base, carrier) = (self.known_base(), &self.carrier);
         let report = |stats: PathStats| {
-            let address = base.map(|route| carrier.show(route));
-            path_report(&stats, carrier.link_name(usize::from(stats.id.0)), address)
+            let link = usize::from(stats.id.0);
+            let route = base.map(|base| self.route_by(link, base));
+            let address =
+                route.filter(|route| *route != Route::Nowhere).map(|route| carrier.show(route));
+            path_report(&stats, carrier.link_name(link), address)
         };
         self.machine.path_stats().map(report).collect()
+    }
+
+    /// Where datagrams go that are to reach the base by a link.
+    fn route_by(&self, link: usize, base: Route) -> Route {
+        match self.ways.get(link).copied().unwrap_or_default() {
+            LinkWay::Direct => base.by(link),
+            LinkWay::None => Route::Nowhere,
+            LinkWay::Through(at, _) => {
+                self.carrier.route_to(at).map_or(Route::Nowhere, |route| route.by(link))
+            }
+        }
     }
 
     fn known_base(&self) -> Option<Route> {
@@ -408,7 +436,20 @@ where
         let sockets = &mut self.sockets;
         self.carrier.add_link(turn, name, interface, &mut |n| sockets.insert(n));
         if let Some(base) = self.known_base() {
-            self.tell_base(turn.now, base);
+            self.tell_link(turn.now, self.carrier.links() - 1, base);
+        }
+    }
+
+    fn set_way(&mut self, turn: &mut Turn<'_>, link: usize, way: LinkWay) {
+        if self.ways.len() <= link {
+            self.ways.resize(link + 1, LinkWay::Direct);
+        }
+        if std::mem::replace(&mut self.ways[link], way) == way {
+            return;
+        }
+        self.now = turn.now;
+        if let Some(base) = self.known_base() {
+            self.tell_link(turn.now, link, base);
         }
     }
 

@@ -4,6 +4,7 @@
 mod base;
 mod mobile;
 pub(crate) mod settings;
+mod transits;
 
 pub(crate) use base::DatagramBase;
 pub(crate) use mobile::DatagramMobile;
@@ -112,6 +113,7 @@ fn report(
         bytes_received: stats.bytes_received.get(),
         packets: packets(&stats.packets),
         paths: Vec::new(),
+        transit: None,
     }
 }
 
@@ -121,6 +123,7 @@ fn path_report(stats: &PathStats, name: String, address: Option<String>) -> Path
         name,
         address,
         state: if stats.silent { "silent" } else { "up" }.to_owned(),
+        base: None,
         cap: None,
         used_today: None,
         pacing_bps: bps(stats.pacing_rate),

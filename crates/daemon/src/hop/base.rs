@@ -1,10 +1,12 @@
 //! What a base needs of its hop.
 
 use std::io;
+use std::net::SocketAddr;
 
 use lasthop_hop::seal::{Allowed, PublicKey};
 use lasthop_hop::{AssociationId, Refused, Stray};
 use lasthop_kernel::turn::Turn;
+use lasthop_wire::mhp::transit::TransitGrant;
 
 use super::Hop;
 use crate::carrier::Route;
@@ -36,6 +38,17 @@ pub(crate) trait BaseHop: Hop<Id = AssociationId> {
 
     /// Takes in a datagram of this part's that came to another.
     fn handle_stray(&mut self, _turn: &mut Turn<'_>, _from: Route, _datagram: &mut [u8]) {}
+
+    /// Passes on what an association's mobile sends for the base at this address, and nowhere else: what the mobile is to
+    /// be told. None if the hop cannot.
+    fn grant_transit(
+        &mut self,
+        _turn: &mut Turn<'_>,
+        _id: AssociationId,
+        _to: SocketAddr,
+    ) -> Option<TransitGrant> {
+        None
+    }
 
     /// No part of the base serves the mobile whose handshake came from there.
     fn refuse_stranger(&mut self, _turn: &mut Turn<'_>, _from: Route, _mobile: PublicKey) {}

@@ -7,8 +7,21 @@ use std::time::Duration;
 use lasthop_hop::{PathStatus, SavedPath, Unreachable};
 use lasthop_kernel::turn::Turn;
 use lasthop_units::{Bytes, LinkEvent, Time};
+use lasthop_wire::mhp::transit::TransitGrant;
 
 use super::Hop;
+
+/// By which way a link leads to a hop's base.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) enum LinkWay {
+    /// It reaches it.
+    #[default]
+    Direct,
+    /// It does not.
+    None,
+    /// Another base, at this address, passes on.
+    Through(SocketAddr, TransitGrant),
+}
 
 /// The hop of a mobile: one association, to a base whose address may change.
 pub(crate) trait MobileHop: Hop<Id = ()> {
@@ -34,6 +47,9 @@ pub(crate) trait MobileHop: Hop<Id = ()> {
 
     /// There is another link, of this name and interface.
     fn add_link(&mut self, _turn: &mut Turn<'_>, _name: &str, _interface: &str) {}
+
+    /// A link leads to the base by this way from now on.
+    fn set_way(&mut self, _turn: &mut Turn<'_>, _link: usize, _way: LinkWay) {}
 
     /// What a link costs has changed.
     fn set_link_status(&mut self, _turn: &mut Turn<'_>, _link: usize, _status: PathStatus) {}

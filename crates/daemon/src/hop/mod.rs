@@ -16,7 +16,7 @@ use lasthop_kernel::slab::Key;
 use lasthop_kernel::turn::Turn;
 
 pub(crate) use self::base::BaseHop;
-pub(crate) use self::mobile::MobileHop;
+pub(crate) use self::mobile::{LinkWay, MobileHop};
 
 /// Something happened to an association.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -31,7 +31,10 @@ impl MobileRole {
             Ok(part)
         });
         match added {
-            Ok(part) => station.part = Some(part),
+            Ok(part) => {
+                station.part = Some(part);
+                self.transits.set_changed();
+            }
             Err(e) => {
                 station.report(&e.to_string());
                 if i == self.here {

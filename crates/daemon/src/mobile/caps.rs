@@ -227,6 +227,7 @@ mod tests {
             interface: name.to_owned(),
             status: PathStatus::FREE,
             cap: cap.map(Bytes::new),
+            base: None,
         }
     }
 

@@ -507,7 +507,8 @@ impl TryFrom<MobileFile> for MobileConfig {
         let by_flag = file.link_names.into_iter();
         link_files.extend(by_flag.map(LinkFile::of));
         let uses_links = !link_files.is_empty();
-        let (links, all_links) = links::from_files(link_files)?;
+        let names: Vec<&str> = bases.iter().map(|base| base.name.as_str()).collect();
+        let (links, all_links) = links::from_files(link_files, &names)?;
         let policies = Policies::from_files(file.policies, file.policy.as_deref(), &links)?;
         if policies.say_something() && !uses_links {
             return Err(config::contradiction(policies::NO_LINKS));
@@ -627,6 +628,7 @@ mod tests {
             (format!("{hop}{w0}name = \"w1\"\n{w1}"), "w1: `name`"),
             (format!("{hop}{auto}name = \"w1\"\n"), "`auto` stands there once, and alone in"),
             (format!("{hop}{w0}cap = \"0B\"\n"), "w0: `cap` leaves it nothing"),
+            (format!("{hop}{w0}base = \"b2\"\n"), "w0: no base in [[bases]] is called `b2`"),
             (format!("{hop}{auto}cap = \"1MiB\"\n"), "`auto` stands there once, and alone in"),
             (format!("{hop}{auto}cost = 1\n"), "`auto` stands there once, and alone in"),
             (format!("{hop}{w0}cost = {}\n", u32::MAX), "w0: `cost` is at most"),

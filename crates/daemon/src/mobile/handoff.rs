@@ -208,6 +208,7 @@ impl MobileRole {
         });
         (self.here, self.resumed, self.impatient) = (i, false, false);
         self.here_since = now;
+        self.transits.set_changed();
         self.reset_probes();
         self.call_here(core);
     }
@@ -239,6 +240,11 @@ impl MobileRole {
         }
         self.previous_hop = Some(PreviousHop::new(self.at));
         if part != self.at {
+            let now = core.now;
+            // The one that was there has only spoken with the base.
+            if let Some((unused, mut streams)) = core.session(part) {
+                unused.suspend(now, &mut streams);
+            }
             core.rekey(self.at, part);
             let left = std::mem::replace(&mut self.at, part);
             self.carry_packets_on(core, left);
@@ -378,6 +384,7 @@ impl MobileRole {
             handoffs.machine.handle_timeout(core.now);
         }
         self.check_silence(core);
+        some |= self.follow_transits(core);
         some |= self.poll_machine(core);
         some |= self.resume_session(core);
         if self.resumed {
@@ -399,7 +406,9 @@ impl MobileRole {
         let stations = self.stations.iter().filter_map(|s| s.until.filter(|_| may_leave)).min();
         let retired = self.retired.iter().map(|(at, _)| *at).min();
         let (signal, caps) = (self.signal.next_timeout(), self.caps_timeout());
-        [machine, stations, retired, self.doubt_at, signal, caps].into_iter().flatten().min()
+        let all =
+            [machine, stations, retired, self.doubt_at, signal, caps, self.transits_timeout()];
+        all.into_iter().flatten().min()
     }
 
     /// Probes other bases once the base `here` has been silent for too long.
@@ -494,6 +503,10 @@ impl MobileRole {
                 continue;
             }
             (station.until, station.asked) = (None, None);
+            // One that a link leads to is asked to pass on.
+            if self.links.leads_to(i) {
+                continue;
+            }
             if let Some(part) = station.part.take() {
                 let worth = core.hop.get(part).and_then(MobileHop::saved_path);
                 station.saved.insert(station.local, worth);
@@ -503,7 +516,7 @@ impl MobileRole {
     }
 
     /// The base with this key.
-    fn station_of(&self, key: &PublicKey) -> Option<usize> {
+    pub(super) fn station_of(&self, key: &PublicKey) -> Option<usize> {
         self.stations.iter().position(|station| station.config.key.as_ref() == Some(key))
     }
 

@@ -29,13 +29,15 @@ settings! {
         /// It carries so much in a day, both ways together, with all headers, and nothing more until the next begins (in
         /// local time).
         pub cap: Option<Bytes> => "no cap",
+        /// The one of `[[bases]]` that it [leads to](links.md#links-to-different-bases), and no other.
+        pub base: Option<String> => "it leads to every base",
     }
 }
 
 impl LinkFile {
     /// The link of an interface of which nothing else is said.
     pub(super) fn of(interface: String) -> Self {
-        Self { interface, name: None, cost: None, below: None, cap: None }
+        Self { interface, name: None, cost: None, below: None, cap: None, base: None }
     }
 }
 
@@ -50,23 +52,30 @@ pub struct LinkConfig {
     pub status: PathStatus,
     /// What it may carry in a day.
     pub cap: Option<Bytes>,
+    /// The only base that it leads to, by its place among all.
+    pub base: Option<usize>,
 }
 
-/// The `[[links]]`, each of which must be known from the others, and whether all that have a default route are used.
-pub(super) fn from_files(files: Vec<LinkFile>) -> Result<(Vec<LinkConfig>, bool), ConfigError> {
+/// The `[[links]]`, each of which must be known from the others, and whether all that have a default route are used. `bases`
+/// are the names of those that there are.
+pub(super) fn from_files(
+    files: Vec<LinkFile>,
+    bases: &[&str],
+) -> Result<(Vec<LinkConfig>, bool), ConfigError> {
     let wrong = |why: String| Err(ConfigError::Contradiction(format!("`[[links]]`: {why}")));
     if files.len() > PATHS_MAX {
         return wrong(format!("{} are too many; at most {PATHS_MAX}", files.len()));
     }
     let (mut links, mut all): (Vec<LinkConfig>, _) = (Vec::new(), false);
-    for LinkFile { interface, name, cost, below, cap } in files {
-        if interface == AUTO {
-            if all || name.is_some() || cost.is_some() || below.is_some() || cap.is_some() {
+    for file in files {
+        if file.interface == AUTO {
+            if all || file != LinkFile::of(AUTO.to_owned()) {
                 return wrong(format!("`{AUTO}` stands there once, and alone in its table"));
             }
             all = true;
             continue;
         }
+        let LinkFile { interface, name, cost, below, cap, base } = file;
         let name = name.unwrap_or_else(|| interface.clone());
         if interface.is_empty() || interface.len() > INTERFACE_MAX {
             return wrong(format!("`{interface}` is no interface's name"));
@@ -84,7 +93,15 @@ pub(super) fn from_files(files: Vec<LinkFile>) -> Result<(Vec<LinkConfig>, bool)
         if cap == Some(Bytes::ZERO) {
             return wrong(format!("{interface}: `cap` leaves it nothing to carry"));
         }
-        links.push(LinkConfig { name, interface, status, cap });
+        let base = base.map(|base| {
+            let known = bases.iter().position(|name| *name == base).filter(|_| bases.len() > 1);
+            known.ok_or_else(|| {
+                let why =
+                    format!("`[[links]]`: {interface}: no base in [[bases]] is called `{base}`");
+                ConfigError::Contradiction(why)
+            })
+        });
+        links.push(LinkConfig { name, interface, status, cap, base: base.transpose()? });
     }
     Ok((links, all))
 }
@@ -132,7 +149,7 @@ impl Links {
                 break;
             }
             let (name, status) = (interface.clone(), PathStatus::FREE);
-            let config = LinkConfig { name, interface, status, cap: None };
+            let config = LinkConfig { name, interface, status, cap: None, base: None };
             self.all.push(Link { config: config.clone(), place: None });
             new.push(config);
         }
@@ -152,6 +169,32 @@ impl Links {
     /// The link of an interface.
     pub(super) fn position(&self, interface: &str) -> Option<usize> {
         self.all.iter().position(|link| link.config.interface == interface)
+    }
+
+    /// Whether any leads to one base alone.
+    pub(super) fn any_leads(&self) -> bool {
+        self.all.iter().any(|link| link.config.base.is_some())
+    }
+
+    /// The only base that a link leads to, if there is one.
+    pub(super) fn base_of(&self, link: usize) -> Option<usize> {
+        self.all.get(link)?.config.base
+    }
+
+    /// Whether any leads to this base alone.
+    pub(super) fn leads_to(&self, base: usize) -> bool {
+        self.all.iter().any(|link| link.config.base == Some(base))
+    }
+
+    /// Whether none leads to this base.
+    pub(super) fn all_lead_elsewhere(&self, base: usize) -> bool {
+        self.all.iter().all(|link| link.config.base.is_some_and(|other| other != base))
+    }
+
+    /// A link leads to this base alone from now on: whether it did not.
+    pub(super) fn set_base(&mut self, link: usize, base: usize) -> bool {
+        let Some(link) = self.all.get_mut(link) else { return false };
+        link.config.base.replace(base) != Some(base)
     }
 
     /// What is not as it was when it was last looked at, and whether it carries nothing now.

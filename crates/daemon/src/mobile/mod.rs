@@ -21,6 +21,7 @@ mod policies;
 mod program_priorities;
 mod request;
 mod signal;
+mod transits;
 mod udp_associations;
 mod unreachable;
 
@@ -47,6 +48,7 @@ use lasthop_kernel::tcp;
 use lasthop_kernel::turn::Source;
 use lasthop_session::{Event, Reach, Refusal, Session, SessionId, Target};
 use lasthop_units::{Seed, Time};
+use lasthop_wire::mhp::transit::TransitMessage;
 
 use self::application::{Application, OpenRequest};
 use self::caps::Caps;
@@ -60,6 +62,7 @@ use self::links::Links;
 use self::network::Network;
 use self::program_priorities::ProgramPriorities;
 use self::signal::Signal;
+use self::transits::Transits;
 use self::udp_associations::UdpAssociations;
 use crate::dial::{self, Dial, Dials};
 use crate::driver::{Asker, CoreOf, Driver, Role, Timer};
@@ -208,6 +211,8 @@ pub(crate) struct MobileRole {
     udp: UdpAssociations,
     /// Links that may carry only so much in a day, if any.
     caps: Option<Caps>,
+    /// What bases pass on to that where the session is.
+    transits: Transits,
 }
 
 type Core = CoreOf<MobileRole>;
@@ -291,6 +296,7 @@ impl MobileRole {
             packets: None,
             udp,
             caps: None,
+            transits: Transits::default(),
         }
     }
 
@@ -460,6 +466,7 @@ impl Role for MobileRole {
             HopEvent::Moved(_, to) => tracing::info!(base, %to, "association moved"),
             HopEvent::Lost(_, why) => {
                 tracing::warn!(base, why, "association lost");
+                self.transits.forget(i);
                 if ours {
                     self.handle_lost();
                 }
@@ -476,6 +483,9 @@ impl Role for MobileRole {
     fn handle_message(&mut self, core: &mut Core, part: u32, message: &[u8]) {
         if let Some(Reach::Told(families)) = Reach::decode(message) {
             return self.handle_families(part, families);
+        }
+        if let Some(answer) = TransitMessage::decode(message) {
+            return self.handle_transit(part, answer);
         }
         self.handle_handoff_message(core, part, message);
     }
@@ -535,6 +545,7 @@ impl Role for MobileRole {
         self.add_to_report(core, report);
         report.tun = self.packets.as_ref().map(TunWay::report);
         self.report_caps(report);
+        self.report_link_bases(report);
         self.add_associations_to_report(core, report);
     }
 

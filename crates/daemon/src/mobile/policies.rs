@@ -136,7 +136,7 @@ mod tests {
 
     fn link(name: &str) -> LinkConfig {
         let (interface, status) = (name.to_owned(), PathStatus::FREE);
-        LinkConfig { name: name.to_owned(), interface, status, cap: None }
+        LinkConfig { name: name.to_owned(), interface, status, cap: None, base: None }
     }
 
     fn file(port: u16, policy: &str) -> PolicyFile {

@@ -50,6 +50,10 @@ impl MobileRole {
             Request::Link(Link::Up { interface }) => {
                 self.handle_link(core, interface.as_deref(), false);
             }
+            Request::Link(Link::Base { interface, to }) => {
+                let i = self.station_called(&to)?;
+                self.set_link_base(core, &interface, i)?;
+            }
             Request::Reload {} => {
                 let why =
                     "a mobile cannot do this: it is a base that reads its configuration again";

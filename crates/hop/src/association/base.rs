@@ -5,6 +5,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
 use lasthop_units::Time;
+use lasthop_wire::mhp::transit::TransitGrant;
 
 use super::part::Stray;
 use super::refusal::{Refusal, Refusals, Refused};
@@ -53,6 +54,26 @@ pub trait BaseLinks: Sized {
 
     /// Writes the next answer to somebody with whom no association stands, if there is one.
     fn poll_answer(&mut self, now: Time, out: &mut [u8]) -> Option<Transmit<Self::Address>>;
+
+    /// The datagram inside one that is to be passed on, and whose it is; none where nothing is passed on.
+    fn transit<'d>(
+        _base: &mut BaseEnd<Self>,
+        _now: Time,
+        _from: Self::Address,
+        _datagram: &'d [u8],
+    ) -> Option<(AssociationId, &'d [u8])> {
+        None
+    }
+
+    /// Passes on what is an association's from now on, if it can.
+    fn grant_transit(_base: &mut BaseEnd<Self>, _id: AssociationId) -> Option<TransitGrant> {
+        None
+    }
+
+    /// Where the mobile receives what is passed on to it.
+    fn transit_at(&self, _id: AssociationId) -> Option<Self::Address> {
+        None
+    }
 
     /// The next greeting of a mobile whose association does not stand yet, with the mobile's key; none
     /// where handshakes carry none.
@@ -237,6 +258,30 @@ impl<K: BaseLinks> BaseEnd<K> {
     /// A handshake that was not answered, for the operator; again once a minute while it goes on.
     pub fn poll_refused(&mut self) -> Option<Refused<K::Address>> {
         self.refusals.poll()
+    }
+
+    /// Passes on what this association's mobile sends for another base from now on: what the mobile is to be told of it.
+    /// None on a hop without a seal, where the mobile could not prove where it is.
+    pub fn grant_transit(&mut self, id: AssociationId) -> Option<TransitGrant> {
+        K::grant_transit(self, id)
+    }
+
+    /// Takes in a datagram that is [to be passed on](lasthop_wire::datagram::Kind::Transit): the one inside, and whose it
+    /// is. Where it goes the caller knows, who has asked for the [grant](Self::grant_transit).
+    pub fn transit<'d>(
+        &mut self,
+        now: Time,
+        from: K::Address,
+        datagram: &'d [u8],
+    ) -> Option<(AssociationId, &'d [u8])> {
+        let passed = K::transit(self, now, from, datagram);
+        self.refused += u64::from(passed.is_none());
+        passed
+    }
+
+    /// Where a mobile receives what comes back, unchanged; none until it has proved that it does.
+    pub fn transit_at(&self, id: AssociationId) -> Option<K::Address> {
+        self.links.transit_at(id)
     }
 
     /// Takes in a datagram, opened where it lies. A bad one changes nothing but a counter.

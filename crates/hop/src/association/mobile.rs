@@ -4,6 +4,9 @@ use alloc::collections::VecDeque;
 use core::time::Duration;
 
 use lasthop_units::{LinkEvent, Time};
+use lasthop_wire::datagram::{TRANSIT_HEADER_LEN, Transit, TransitCheck};
+use lasthop_wire::mhp::transit::TransitGrant;
+use smallvec::SmallVec;
 
 use super::peers::Peers;
 use super::{Association, AssociationEvent, Link, Transmit};
@@ -119,6 +122,10 @@ pub struct MobileEnd<K: MobileLink> {
     pub(super) config: <K::Transport as Transport>::Config,
     pub(super) link: K,
     pub(super) bases: Peers<K::Address>,
+    /// Paths by which another base passes on what is sent, and by what it knows that.
+    pub(super) transits: SmallVec<[(PathId, TransitGrant); 1]>,
+    /// The next datagram of a path that proves to such a base where this end is.
+    pub(super) proofs: SmallVec<[(PathId, TransitCheck); 1]>,
     pub(super) association: Association<K::Address, K::Transport, K::Link>,
     pub(super) pending: Option<PendingQuestion<K::Question>>,
     /// Questions sent.
@@ -146,6 +153,8 @@ impl<K: MobileLink> MobileEnd<K> {
             config,
             link,
             bases: Peers::new(base),
+            transits: SmallVec::new(),
+            proofs: SmallVec::new(),
             association,
             pending: None,
             asked: 0,
@@ -194,6 +203,33 @@ impl<K: MobileLink> MobileEnd<K> {
         } else {
             self.association.add_path(now, path, base);
         }
+    }
+
+    /// By a path the base is reached through another one from now on, which is at the path's
+    /// [address](Self::set_base_address) and has granted that; or without one. What comes back comes as it is.
+    pub fn set_transit(&mut self, path: PathId, grant: Option<TransitGrant>) {
+        self.transits.retain(|(known, _)| *known != path);
+        self.proofs.retain(|(known, _)| *known != path);
+        self.transits.extend(grant.map(|grant| (path, grant)));
+    }
+
+    /// A datagram that goes by such a path gets its header.
+    fn wrap(&self, transmit: Transmit<K::Address>, out: &mut [u8]) -> Option<Transmit<K::Address>> {
+        let through = self.transits.iter().find(|(path, _)| *path == transmit.path);
+        let Some((path, grant)) = through else { return Some(transmit) };
+        let len = TRANSIT_HEADER_LEN + transmit.len;
+        let header = Transit { path: path.0, receiver: grant.receiver };
+        let out = out.get_mut(..len)?;
+        out.copy_within(..transmit.len, TRANSIT_HEADER_LEN);
+        out[..TRANSIT_HEADER_LEN].copy_from_slice(&header.to_bytes());
+        Some(Transmit { len, ..transmit })
+    }
+
+    /// The next proof of where this end is.
+    fn poll_proof(&mut self, out: &mut [u8]) -> Option<Transmit<K::Address>> {
+        let (path, proof) = self.proofs.pop()?;
+        out.get_mut(..TransitCheck::LEN)?.copy_from_slice(&proof.to_bytes());
+        Some(Transmit { path, to: self.bases.of(path)?, len: TransitCheck::LEN })
     }
 
     /// What a path costs from now on, whether it is there yet or not; the base is told.
@@ -459,8 +495,11 @@ impl<K: MobileLink> MobileEnd<K> {
     /// Writes the next datagram that should leave now into `out`, which must have room for the
     /// largest, if there is one.
     pub fn poll_transmit(&mut self, now: Time, out: &mut [u8]) -> Option<Transmit<K::Address>> {
+        if let Some(proof) = self.poll_proof(out) {
+            return Some(proof);
+        }
         if let Some(question) = self.poll_question(now, out) {
-            return Some(question);
+            return self.wrap(question, out);
         }
         if self.is_mute() {
             return None;
@@ -469,7 +508,7 @@ impl<K: MobileLink> MobileEnd<K> {
         if transmit.is_none() {
             self.check_closed(now);
         }
-        transmit
+        self.wrap(transmit?, out)
     }
 
     /// When to call [`handle_timeout`](Self::handle_timeout), if nothing happens before.

@@ -27,8 +27,23 @@ impl Cookie {
         mac(&self.0, message)
     }
 
+    /// The cookie with these bytes.
+    pub(crate) fn from_bytes(bytes: [u8; MAC_LEN]) -> Self {
+        Self(bytes)
+    }
+
+    /// Its bytes.
+    pub(crate) fn to_bytes(self) -> [u8; MAC_LEN] {
+        self.0
+    }
+
+    /// Whether a hash of that message shows it.
+    pub(crate) fn shows(&self, message: &[u8], hash: &[u8; MAC_LEN]) -> bool {
+        self.keyed(message).verify_slice(hash).is_ok()
+    }
+
     /// The hash that shows it.
-    pub(super) fn sign(&self, message: &[u8]) -> [u8; MAC_LEN] {
+    pub(crate) fn sign(&self, message: &[u8]) -> [u8; MAC_LEN] {
         self.keyed(message).finalize_fixed().into()
     }
 
@@ -105,10 +120,13 @@ impl Cookies {
         if shown.iter().all(|byte| *byte == 0) {
             return false;
         }
+        self.of(now, source).iter().any(|cookie| cookie.keyed(message).verify_slice(shown).is_ok())
+    }
+
+    /// The cookie for this source, and the one that was it before.
+    pub(super) fn of(&mut self, now: Time, source: &[u8]) -> [Cookie; 2] {
         self.renew(now);
-        self.secrets
-            .iter()
-            .any(|secret| Self::cookie(secret, source).keyed(message).verify_slice(shown).is_ok())
+        [0, 1].map(|n| Self::cookie(&self.secrets[n], source))
     }
 
     /// A cookie for this source, sealed for whoever made the init with this fingerprint.

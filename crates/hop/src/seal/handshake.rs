@@ -361,6 +361,16 @@ impl Responder {
         self.identity.as_mut()?.cookies.reply(now, source, init)
     }
 
+    /// The cookie for this source; none on a hop without a seal.
+    pub fn cookie_for(&mut self, now: Time, source: &[u8]) -> Option<Cookie> {
+        self.cookies_for(now, source).map(|[cookie, _]| cookie)
+    }
+
+    /// The same, and the one that was it before.
+    pub fn cookies_for(&mut self, now: Time, source: &[u8]) -> Option<[Cookie; 2]> {
+        Some(self.identity.as_mut()?.cookies.of(now, source))
+    }
+
     /// Reads an init and learns whose it is: it was made by the holder of that key's secret, for
     /// this base, now or earlier.
     ///

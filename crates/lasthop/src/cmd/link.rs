@@ -18,6 +18,7 @@ are told. Nothing is printed, and the exit status is 0 if one of them has unders
   lasthop link imminent --to b2 --in 300ms    the radio expects to be at b2 soon
   lasthop link down --interface wlan0         wlan0 carries nothing, whatever its carrier says
   lasthop link up --interface wlan0           it does again
+  lasthop link base --to b2 --interface wwan1   wwan1 has come to the radio cell of b2
   lasthop link complete                       after a move, packets find their way here again
   lasthop link quality --dbm -78              a modem's signal, from which a loss is foretold";
 
@@ -64,6 +65,18 @@ enum LinkCommand {
         /// Only that of this interface
         #[arg(long, value_name = "IF")]
         interface: Option<String>,
+    },
+    /// One of a mobile's links leads to another base
+    ///
+    /// Where other links lead elsewhere the base passes on what goes by this one; where none leads to the base that the
+    /// mobile is with any more, the mobile moves.
+    Base {
+        /// The base, as the mobile's configuration names it
+        #[arg(long, value_name = "NAME")]
+        to: String,
+        /// The interface of the link
+        #[arg(long, value_name = "IF")]
+        interface: String,
     },
     /// Packets find their way here again after a move, as when Mobile IP has registered
     Complete,
@@ -140,6 +153,9 @@ fn link(what: &LinkCommand) -> anyhow::Result<Link> {
         }
         LinkCommand::Down { interface } => Link::Down { interface: interface.clone() },
         LinkCommand::Up { interface } => Link::Up { interface: interface.clone() },
+        LinkCommand::Base { to, interface } => {
+            Link::Base { interface: interface.clone(), to: to.clone() }
+        }
         LinkCommand::Complete => Link::Complete {},
         LinkCommand::Quality { dbm, interface } => {
             Link::Quality { interface: interface.clone(), dbm: *dbm }
@@ -170,6 +186,10 @@ mod tests {
             (&["down"], r#"{"link":{"down":{}}}"#),
             (&["down", "--interface", "wlan0"], r#"{"link":{"down":{"interface":"wlan0"}}}"#),
             (&["up", "--interface", "wlan0"], r#"{"link":{"up":{"interface":"wlan0"}}}"#),
+            (
+                &["base", "--to", "b2", "--interface", "wwan1"],
+                r#"{"link":{"base":{"interface":"wwan1","to":"b2"}}}"#,
+            ),
             (&["complete"], r#"{"link":{"complete":{}}}"#),
             (&["quality", "--dbm", "-67"], r#"{"link":{"quality":{"dbm":-67}}}"#),
             (

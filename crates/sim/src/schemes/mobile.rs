@@ -59,7 +59,7 @@ struct Carried {
     config: MobileConfig,
     seed: Seed,
     base: Ipv4Addr,
-    /// Links to the base beside the one that routes know, in the order of the hop's paths.
+    /// Links to bases beside the one that routes know, in the order of the hop's paths.
     beside: Vec<LinkBeside>,
     hop: MobileHop,
     hops: u64,
@@ -120,12 +120,12 @@ impl<A: App> MobileStation<A> {
         Self { carried, app }
     }
 
-    /// There is another link to its base, beside the one that routes know and those added before. A hop
-    /// that can uses all of them.
+    /// There is another link, beside the one that routes know and those added before. A hop that can uses all of those that
+    /// lead to the base where the mobile is.
     pub fn add_link(&mut self, now: Time, link: LinkBeside) {
         let carried = &mut self.carried;
         carried.beside.push(link);
-        carried.hop.add_path(now, PathId(carried.beside.len() as u8), carried.base);
+        carried.add_paths(now, carried.beside.len() - 1);
     }
 
     /// Its application.
@@ -267,13 +267,20 @@ impl Carried {
         self.hops += 1;
         let seed = self.seed.child(&format!("hop {}", self.hops));
         self.hop = MobileHop::new(&self.config.hop, self.base, seed, self.now);
-        for path in 1..=self.beside.len() {
-            self.hop.add_path(self.now, PathId(path as u8), self.base);
-        }
+        self.add_paths(self.now, 0);
         self.listeners.iter().for_each(|port| self.hop.listen(*port));
         self.session.set_handoff(self.handoff.attempt());
         self.session.resume(self.now, &mut self.hop, session_of(self.addr));
         self.session.handle_resumed(self.now, &mut self.hop);
+    }
+
+    /// The hop may use links from this one on that lead to its base.
+    fn add_paths(&mut self, now: Time, from: usize) {
+        for (n, link) in self.beside.iter().enumerate().skip(from) {
+            if link.base == self.base {
+                self.hop.add_path(now, PathId(n as u8 + 1), self.base);
+            }
+        }
     }
 
     /// A fixed host opens a connection (MHP-6).

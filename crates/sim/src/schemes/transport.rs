@@ -93,8 +93,10 @@ pub(super) struct Ends<'a> {
 pub struct LinkBeside {
     /// The mobile's address by this link.
     pub addr: Ipv4Addr,
-    /// The link, from the mobile to its base.
+    /// The link, from the mobile to a base.
     pub link: LinkId,
+    /// The base that it leads to, and no other.
+    pub base: Ipv4Addr,
 }
 
 impl Ends<'_> {

@@ -41,7 +41,31 @@ fn size(random: &mut Stream) -> u64 {
 fn run(seed: u64) -> Result<bool, String> {
     let mut random = Seed::from_u64(seed).stream("schedule");
     let all = schemes();
-    let mut plan = Plan::new(all[random.below(all.len() as u64) as usize].clone());
+    let plan = Plan::new(all[random.below(all.len() as u64) as usize].clone());
+    run_plan(seed, random, plan).map(|outcome| outcome.cut)
+}
+
+/// The same with SRP, and a second link of each mobile's to each base, which comes and goes by itself.
+fn run_bond(seed: u64) -> Result<bool, String> {
+    let mut random = Seed::from_u64(seed).stream("bond");
+    let mut beside = link(Rate::from_kbps(50 + random.below(2000)), ms(1 + random.below(200)));
+    beside.losses = faults(&mut random);
+    let mut plan = Plan::new(srp_today());
+    plan.beside = Some(beside);
+    // A connection that a fixed host opens reaches the mobile in the last moment before it moves more often than by one link,
+    // and is opened anew.
+    run_plan(seed, random, plan).map(|outcome| outcome.lost)
+}
+
+/// What came of one world.
+struct Outcome {
+    /// A connection was cut.
+    cut: bool,
+    /// And was not opened anew, or did not come to its end.
+    lost: bool,
+}
+
+fn run_plan(seed: u64, mut random: Stream, mut plan: Plan) -> Result<Outcome, String> {
     plan.seed = seed;
     plan.anchors = Seed::from_u64(seed).stream("mode").below(2) == 0;
     // A SYN of 1990 that is lost four times takes a minute and a half.
@@ -77,6 +101,14 @@ fn run(seed: u64) -> Result<bool, String> {
         let begins = at(random.below(6000));
         say(|| format!("{begins:?}: node {client} to node {server}: {deal:?}"));
         world.deal(begins, nodes[client], nodes[server], deal);
+    }
+    for n in 0..world.beside.len() {
+        let mut now = random.below(3000);
+        for _ in 0..random.below(8) {
+            let pause = [10, 300, 1000, 5000][random.below(4) as usize];
+            world.lose_beside(n, at(now), ms(pause));
+            now += pause + 1 + random.below(4000);
+        }
     }
     let storms = random.below(2) == 0;
     // Eight requests in a row may be lost.
@@ -133,7 +165,12 @@ fn run(seed: u64) -> Result<bool, String> {
     if resets > 0 && !cut && !plan.anchors {
         return Err(format!("the fixed host saw {resets} resets"));
     }
-    Ok(cut)
+    let is_lost = |conn: &Conn| {
+        let mut same = conns()
+            .filter(|other| other.deal.port == conn.deal.port && other.opener == conn.opener);
+        !same.any(Conn::is_whole)
+    };
+    Ok(Outcome { cut, lost: conns().any(is_lost) })
 }
 
 /// MHP-19, MHP-24, MOB-41..43: whatever is lost, wherever mobiles go and whatever was foreseen, every
@@ -141,9 +178,18 @@ fn run(seed: u64) -> Result<bool, String> {
 #[test]
 fn every_byte_survives_every_journey() {
     let count = number("LASTHOP_HANDOFFS").unwrap_or(400);
-    let all = run_all(count, &ANCHORS_LOST, "every_byte_survives", run);
+    let all = run_all(count, &ANCHORS_LOST, "every_byte_survives_every", run);
     let cut = all.iter().filter(|cut| **cut).count();
     assert!(cut * 50 <= all.len() + 49, "{cut} of {} runs had a connection cut", all.len());
+}
+
+/// MHP-19, SRP-38: the same with two links to each base, of which either may carry a connection, and both.
+#[test]
+fn every_byte_survives_journeys_with_several_links() {
+    let count = number("LASTHOP_HANDOFFS").unwrap_or(300);
+    let all = run_all(count, &[], "every_byte_survives_journeys_with", run_bond);
+    let lost = all.iter().filter(|lost| **lost).count();
+    assert!(lost * 50 <= all.len() + 49, "{lost} of {} runs lost a connection", all.len());
 }
 
 /// Schedules in which a wired half that had stayed behind was reset with bytes for its fixed host.

@@ -21,7 +21,8 @@ use lasthop_sim::net::{
     Payload, Router, Sight, TapPoint,
 };
 use lasthop_sim::schemes::{
-    BaseConfig, BaseNotice, BaseStation, HOP_PORT, HopKind, MobileConfig, MobileStation, SRP_PORT,
+    BaseConfig, BaseNotice, BaseStation, HOP_PORT, HopKind, LinkBeside, MobileConfig,
+    MobileStation, SRP_PORT,
 };
 use lasthop_tcp as tcp;
 use lasthop_units::{Bytes, Duration, LinkEvent, Rate, Seed, Time};
@@ -35,6 +36,11 @@ pub(crate) const fn mobile_addr(n: usize) -> Ipv4Addr {
 
 pub(crate) const fn base_addr(n: usize) -> Ipv4Addr {
     Ipv4Addr::from_bits(Ipv4Addr::new(10, 2, 0, 1).to_bits() + n as u32)
+}
+
+/// Where mobile `n` is by its second link to a base.
+fn beside_addr(n: usize, base: usize) -> Ipv4Addr {
+    Ipv4Addr::from_bits(Ipv4Addr::new(10, 3, base as u8, 1).to_bits() + n as u32)
 }
 
 pub(crate) fn ms(n: u64) -> Duration {
@@ -368,6 +374,8 @@ pub(crate) struct Plan {
     pub(crate) session: (SessionConfig, SessionConfig),
     /// Wired halves stay when their mobile leaves.
     pub(crate) anchors: bool,
+    /// Each mobile has a second link to each base, wherever it is.
+    pub(crate) beside: Option<LinkConfig>,
     pub(crate) seed: u64,
 }
 
@@ -386,6 +394,7 @@ impl Plan {
             fixed_tcp: tcp::Config::bsd_1990s(),
             session: (SessionConfig::mobile(), SessionConfig::base()),
             anchors: false,
+            beside: None,
             seed: 1,
         }
     }
@@ -410,6 +419,7 @@ impl Plan {
             towards: Vec::new(),
             campus: Vec::new(),
             radios: Vec::new(),
+            beside: Vec::new(),
             cells: Vec::new(),
         };
         for n in 0..self.bases {
@@ -475,9 +485,37 @@ impl Plan {
         }
         world.network.set_default_route(mobile, Some(radios[cell][1]));
         world.network.set_route(world.router, addr, Some(world.towards[cell]));
+        if let Some(beside) = &self.beside {
+            self.add_beside(world, (n, mobile), beside);
+        }
         world.mobiles.push(mobile);
         world.radios.push(radios);
         world.cells.push(cell);
+    }
+}
+
+impl Plan {
+    /// Mobile `n` has a second link to each base.
+    fn add_beside(&self, world: &mut Site, (n, mobile): (usize, NodeId), config: &LinkConfig) {
+        for (b, base) in world.bases.clone().into_iter().enumerate() {
+            let radio = RadioConfig::both(config.clone());
+            let name = format!("beside {n} {b}");
+            let links = world.network.add_named_radio(&name, base, mobile, &radio).unwrap();
+            let (addr, [down, link]) = (beside_addr(n, b), links);
+            world.network.set_route(base, addr, Some(down));
+            world.beside.push(links);
+            let beside = LinkBeside { addr, link, base: base_addr(b) };
+            world.network.with_node(mobile, |node, _| {
+                if let Any::Mobile(mobile) = node {
+                    mobile.add_link(Time::ZERO, beside);
+                }
+            });
+            world.network.with_node(base, |node, _| {
+                if let Any::Base(base) = node {
+                    base.add_address(mobile_addr(n), addr);
+                }
+            });
+        }
     }
 }
 
@@ -491,6 +529,8 @@ pub(crate) struct Site {
     campus: Vec<LinkId>,
     /// Down and up, of each mobile at each base.
     pub(crate) radios: Vec<Vec<[LinkId; 2]>>,
+    /// The same of second links.
+    pub(crate) beside: Vec<[LinkId; 2]>,
     cells: Vec<usize>,
 }
 
@@ -516,6 +556,14 @@ impl Site {
         route(self.router, Some(self.towards[to]));
         let token = BaseNotice::Here(base_addr(to)).token();
         self.network.schedule(then, Event::Token { node: mobile, token });
+    }
+
+    /// The second link of that number is not there for a while.
+    pub(crate) fn lose_beside(&mut self, n: usize, at: Time, pause: Duration) {
+        for link in self.beside[n] {
+            self.network.schedule(at, Event::LinkDown(link));
+            self.network.schedule(at + pause, Event::LinkUp(link));
+        }
     }
 
     /// Mobile `n` is warned at `at` that it will be with base `to` in about `lead`, whether it will

@@ -36,7 +36,10 @@ impl Running<'_> {
                 let [from, _] = self.directions(*link, mobile);
                 let node = self.nodes[mobile.0];
                 if let Machine::Mobile(station) = self.network.node_mut(node) {
-                    station.add_link(Time::ZERO, LinkBeside { addr, link: from });
+                    station.add_link(
+                        Time::ZERO,
+                        LinkBeside { addr, link: from, base: address(base.0) },
+                    );
                 }
                 if let Machine::Base(station) = self.network.node_mut(self.nodes[base.0]) {
                     station.add_address(address(mobile.0), addr);

@@ -50,6 +50,7 @@ fn association(id: u64, peer: &str, state: &str) -> AssociationReport {
             ..PacketReport::default()
         }),
         paths: vec![path("modem", "up"), path("dish", "silent")],
+        transit: None,
     }
 }
 

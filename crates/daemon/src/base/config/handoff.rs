@@ -68,6 +68,9 @@ settings! {
         pub key: KeyText,
         /// Where it listens for bases, as `IP:PORT`.
         pub address: SocketAddr,
+        /// Where it serves mobiles, as `IP:PORT`, so that this base can [pass on](links.md#links-to-different-bases) what is
+        /// for it.
+        pub hop: Option<SocketAddr> => "the IP of `address`, with the port on which mobiles are served here",
         /// What logs and reports call it.
         pub name: Option<String> => "the key",
         /// The file with the [pre-shared key](#pre-shared-keys) with it.
@@ -175,7 +178,7 @@ pub(in crate::base) fn configured(
 
 fn peers(files: Vec<PeerFile>) -> Result<Vec<Peer>, ConfigError> {
     let mut out: Vec<Peer> = Vec::new();
-    for PeerFile { name, key: KeyText(key), psk, address, via } in files {
+    for PeerFile { name, key: KeyText(key), psk, address, hop, via } in files {
         let name = name.unwrap_or_else(|| key.to_string());
         if let Some(other) = out.iter().find(|p| p.key == key || p.name == name) {
             return contradiction(format!("`peers`: {} stands there twice", other.name));
@@ -183,7 +186,10 @@ fn peers(files: Vec<PeerFile>) -> Result<Vec<Peer>, ConfigError> {
         if address.port() == 0 || address.ip().is_unspecified() {
             return contradiction(format!("`peers`: {name} cannot be reached at {address}"));
         }
-        out.push(Peer { name, key, psk, address, via: via.unwrap_or(address.ip()) });
+        if let Some(hop) = hop.filter(|hop| hop.port() == 0 || hop.ip().is_unspecified()) {
+            return contradiction(format!("`peers`: {name} serves no mobiles at {hop}"));
+        }
+        out.push(Peer { name, key, psk, address, hop, via: via.unwrap_or(address.ip()) });
     }
     Ok(out)
 }
@@ -277,6 +283,7 @@ mod tests {
             (format!("{good}{good}"), "twice"),
             (peer(2, "address = \"0.0.0.0:4434\""), "cannot be reached"),
             (peer(2, "address = \"192.0.2.2:0\""), "cannot be reached"),
+            (peer(2, "address = \"192.0.2.2:4434\"\nhop = \"[::]:4433\""), "serves no mobiles"),
             (mobile(3, "[]"), "not in `allow`"),
             (format!("{}{}", mobile(1, "[]"), mobile(1, "[]")), "twice"),
             (mobile(1, "[\"10.0.0.1\", \"10.0.0.2\"]"), "two addresses"),

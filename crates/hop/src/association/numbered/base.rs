@@ -4,7 +4,8 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
 use lasthop_units::{CarrierAddress, Seed, Stream as Numbers, Time, gather};
-use lasthop_wire::datagram::{Data, Kind, MAX_REPLY_LEN, Token, Unknown};
+use lasthop_wire::datagram::{Data, Kind, MAX_REPLY_LEN, Token, Transit, TransitCheck, Unknown};
+use lasthop_wire::mhp::transit::TransitGrant;
 
 use super::super::base::{AssociationId, AssociationOf, BaseEnd, BaseLinks};
 use super::super::part::{Part, Parts, Stray};
@@ -13,6 +14,7 @@ use super::super::{Association, Opened, Transmit};
 use super::candidates::Candidate;
 use super::handshakes::{Admission, Handshakes};
 use super::keyset::{Keyset, Unsealed};
+use super::transits::Transits;
 use super::{Numbered, overhead};
 use crate::config::Limits;
 use crate::greeting;
@@ -77,6 +79,7 @@ pub struct NumberedLinks<A, T: Transport> {
     /// Greetings that have come, with their mobiles' keys.
     calls: VecDeque<(PublicKey, Vec<u8>)>,
     parts: Parts<A>,
+    transits: Transits<A>,
     stats: BaseStats,
 }
 
@@ -374,6 +377,16 @@ impl<A: CarrierAddress, T: Transport> Base<A, T> {
         Some(id)
     }
 
+    /// A mobile shows that it receives what is passed on to it.
+    fn handle_transit_proof(&mut self, now: Time, from: A, datagram: &[u8]) -> bool {
+        let Ok(proof) = TransitCheck::parse(datagram) else { return false };
+        let links = &mut self.links;
+        let Some(&id) = links.by_receiver.get(&proof.receiver) else {
+            return links.parts.divert(from, proof.receiver, datagram);
+        };
+        links.transits.prove(now, id, from, &proof, &mut links.responder)
+    }
+
     /// A mobile that was challenged responds.
     fn handle_response(&mut self, now: Time, from: A, datagram: &[u8]) -> bool {
         let Ok(token) = Token::parse(datagram) else { return false };
@@ -413,6 +426,7 @@ impl<A: CarrierAddress, T: Transport> NumberedLinks<A, T> {
             unknown_tokens: Tokens::new(UNKNOWN_PER_SECOND, UNKNOWN_AT_ONCE),
             calls: VecDeque::new(),
             parts: Parts::default(),
+            transits: Transits::new(seed.stream("transits")),
             stats: BaseStats::default(),
         }
     }
@@ -487,6 +501,7 @@ impl<A: CarrierAddress, T: Transport> BaseLinks for NumberedLinks<A, T> {
             Ok(Kind::Data) => base.handle_data(now, from, datagram),
             Ok(Kind::HandshakeInit | Kind::PlainInit) => base.handle_init(now, from, datagram),
             Ok(Kind::Response) => base.handle_response(now, from, datagram),
+            Ok(Kind::TransitProof) => base.handle_transit_proof(now, from, datagram),
             _ => {
                 if greeting::is_greeting(datagram) {
                     base.refusals.record(now, from, Refusal::OtherSeal);
@@ -500,10 +515,36 @@ impl<A: CarrierAddress, T: Transport> BaseLinks for NumberedLinks<A, T> {
         if let Some(reply) = self.handshakes.poll_reply(now, out) {
             return Some(reply);
         }
+        if let Some(challenge) = self.transits.poll_challenge(out) {
+            return Some(challenge);
+        }
         let (to, receiver) = self.unknown.pop_front()?;
         let unknown = Unknown { receiver }.to_bytes();
         out.get_mut(..unknown.len())?.copy_from_slice(&unknown);
         Some(Transmit { path: PathId::FIRST, to, len: unknown.len() })
+    }
+
+    fn transit<'d>(
+        base: &mut BaseEnd<Self>,
+        now: Time,
+        from: A,
+        datagram: &'d [u8],
+    ) -> Option<(AssociationId, &'d [u8])> {
+        let (transit, inner) = Transit::parse(datagram).ok()?;
+        let links = &mut base.links;
+        let id = *links.by_receiver.get(&transit.receiver)?;
+        let admitted = links.transits.admits(now, id, from, transit, &mut links.responder);
+        admitted.then_some((AssociationId(id), inner))
+    }
+
+    fn grant_transit(base: &mut BaseEnd<Self>, id: AssociationId) -> Option<TransitGrant> {
+        let link = base.entries.get(&id.0)?.association.link()?;
+        let is_sealed = base.links.is_sealed();
+        is_sealed.then(|| base.links.transits.grant(id.0, link.name))
+    }
+
+    fn transit_at(&self, id: AssociationId) -> Option<A> {
+        self.transits.at(id.0)
     }
 
     fn poll_call(&mut self) -> Option<(PublicKey, Vec<u8>)> {
@@ -538,6 +579,7 @@ impl<A: CarrierAddress, T: Transport> BaseLinks for NumberedLinks<A, T> {
     }
 
     fn handle_removed(&mut self, id: u64, association: &AssociationOf<Self>) {
+        self.transits.revoke(id);
         let Some(link) = association.link() else { return };
         let (local, previous) = link.locals();
         for receiver in [Some(local), previous, Some(link.name)].into_iter().flatten() {

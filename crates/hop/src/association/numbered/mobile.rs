@@ -6,15 +6,16 @@ use core::marker::PhantomData;
 use core::time::Duration;
 
 use lasthop_units::{Bytes, Seed, Stream as Numbers, Time};
-use lasthop_wire::datagram::{Kind, Token, Unknown};
+use lasthop_wire::datagram::{Kind, Token, TransitCheck, Unknown};
 
 use super::super::Stamps;
 use super::super::mobile::{LossHint, MobileEnd, MobileLink};
 use super::hello_limits::GREETING_MAX;
 use super::keyset::{Keyset, RENEW_AFTER, RENEW_UNUSED_AFTER};
+use super::transits;
 use super::{Numbered, overhead};
 use crate::config::Limits;
-use crate::path_id::PathNumbers;
+use crate::path_id::{PathId, PathNumbers};
 use crate::seal::{
     Cookie, Established, HandshakeError, Hello, Initiator, Keypair, PresharedKey, PublicKey,
 };
@@ -221,6 +222,19 @@ impl<A: Copy + Eq, T: Transport> Mobile<A, T> {
         self.association.link_mut().is_some_and(|link| link.on_challenge(now, &token))
     }
 
+    /// A base that is to pass on what is sent by a path wants to know where that comes from.
+    fn handle_transit_challenge(&mut self, datagram: &[u8]) -> bool {
+        let Ok(challenge) = TransitCheck::parse(datagram) else { return false };
+        let path = PathId(challenge.path);
+        let mut grants = self.transits.iter().filter(|(known, _)| *known == path);
+        let Some(proof) = grants.find_map(|(_, grant)| transits::answer(grant, &challenge)) else {
+            return false;
+        };
+        self.proofs.retain(|(known, _)| *known != path);
+        self.proofs.push((path, proof));
+        true
+    }
+
     /// A packet, perhaps forged, says that the base has no such association. The answer
     /// to a handshake decides.
     fn handle_unknown(&mut self, now: Time, datagram: &[u8]) -> bool {
@@ -321,6 +335,7 @@ impl<A: Copy + Eq, T: Transport> MobileLink for NumberedLink<A, T> {
             Ok(Kind::Unknown) => mobile.handle_unknown(now, datagram),
             Ok(Kind::CookieReply) => mobile.handle_cookie(now, datagram),
             Ok(Kind::Challenge) => mobile.handle_challenge(now, datagram),
+            Ok(Kind::TransitChallenge) => mobile.handle_transit_challenge(datagram),
             _ => false,
         }
     }

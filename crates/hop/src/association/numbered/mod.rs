@@ -9,6 +9,7 @@ mod keyset;
 mod mobile;
 mod probation;
 mod sources;
+mod transits;
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;

@@ -8,6 +8,7 @@ mod mobile_tcp;
 mod parts;
 mod paths;
 mod psk;
+mod transit;
 
 use alloc::vec;
 use alloc::vec::Vec;
