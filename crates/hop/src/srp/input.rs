@@ -149,7 +149,13 @@ impl Srp {
         {
             path.rate.on_ack(now, sample);
             path.pacer.set_quantum(path.rate.quantum());
+            if self.shared.on_sample(p, &sample) {
+                for (p, path) in self.paths.iter_mut().enumerate() {
+                    path.rate.set_share(self.shared.share(p));
+                }
+            }
         }
+        let path = &mut self.paths[p];
         if outcome.progress {
             path.end_silence(now);
         }

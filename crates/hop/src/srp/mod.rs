@@ -37,6 +37,7 @@ mod rate;
 mod received;
 mod recovery;
 mod sample;
+mod shared;
 mod statuses;
 mod streams;
 mod timer;
@@ -63,6 +64,7 @@ use crate::transport::Role;
 use close_state::CloseState;
 use doubles::Doubles;
 use path::Path;
+use shared::SharedBottlenecks;
 use statuses::Statuses;
 use streams::StreamSet;
 
@@ -87,6 +89,8 @@ pub struct Srp {
     /// The ways to the peer, one at least.
     paths: Vec<Path>,
     statuses: Statuses,
+    /// Which of them share a bottleneck.
+    shared: SharedBottlenecks,
     close_state: CloseState,
     /// Counters that outlive an association; the parts have the rest.
     stats: HopStats,
@@ -104,6 +108,7 @@ impl Srp {
             packet_max: peer.packet_max,
             paths: vec![Path::new(&config, PathId::FIRST, overhead, now)],
             statuses: Statuses::default(),
+            shared: SharedBottlenecks::default(),
             close_state: CloseState::Open,
             stats: HopStats::default(),
             config,

@@ -26,6 +26,7 @@ impl Srp {
             path.probes.request_ping();
             path.status = self.statuses.of(id);
             self.paths.push(path);
+            self.shared.set_paths(self.paths.len());
         }
         is_name
     }

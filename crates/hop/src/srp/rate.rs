@@ -28,6 +28,7 @@ use super::cubic::Cubic;
 use super::filter::WindowedMin;
 use super::interval::{INTERVAL_DATAGRAMS, Interval, Measurement};
 use super::sample::Sample;
+use super::shared::Share;
 use super::trains::Trains;
 
 /// A standing queue shorter than this is noise: clocks, schedulers and interrupt moderation.
@@ -113,6 +114,8 @@ pub(super) struct RateControl {
     /// Our share while the queue was short, the best of the last few seconds.
     unhindered: f64,
     left_compete: Time,
+    /// Which part of a flow this path is.
+    share: Share,
 }
 
 impl RateControl {
@@ -149,7 +152,13 @@ impl RateControl {
             last_cut: now,
             unhindered: 0.0,
             left_compete: Time::ZERO,
+            share: Share::ALONE,
         }
+    }
+
+    /// Which part of a flow this path is from now on.
+    pub(super) fn set_share(&mut self, share: Share) {
+        self.share = share;
     }
 
     /// The rate at which datagrams leave.
@@ -348,7 +357,7 @@ impl RateControl {
     /// The queue above which this flow yields.
     fn queue_high(&self) -> Duration {
         let datagram_bits = 1500.0 * 8.0;
-        let one = datagram_bits / self.rate.max(self.capacity).max(RATE_FLOOR);
+        let one = datagram_bits / self.share.flow(self.rate.max(self.capacity)).max(RATE_FLOOR);
         let low = QUEUE_FLOOR.max(Duration::from_secs_f64((0.75 * one).min(0.5)));
         let high = low.max(self.rtt_min() / 4);
         Duration::from_secs_f64((QUEUE_DATAGRAMS * one).min(1.0)).clamp(low, high)
@@ -440,8 +449,9 @@ impl RateControl {
             return;
         }
         self.plateau = 0;
-        let first =
-            (0.02 * libm::sqrt(self.rate * 20e6)).clamp(0.003 * self.rate, 0.025 * self.rate);
+        let flow = self.share.flow(self.rate);
+        let first = (0.02 * libm::sqrt(flow * 20e6)).clamp(0.003 * flow, 0.025 * flow);
+        let first = self.share.step(first);
         let step = first * libm::pow(1.7, f64::from(self.unopposed.saturating_sub(1)));
         self.unopposed = (self.unopposed + 1).min(64);
         self.set_rate(self.rate + step.min(0.6 * self.rate), s);

@@ -1,6 +1,7 @@
 //! Several paths under one association.
 
 mod policies;
+mod shared;
 
 use lasthop_units::LinkEvent;
 
