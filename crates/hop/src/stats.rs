@@ -3,7 +3,7 @@ use core::time::Duration;
 use lasthop_units::{Bytes, Rate};
 
 use crate::packets::PacketStats;
-use crate::path_id::PathId;
+use crate::path_id::{PathId, PathSet};
 
 /// Plain counters and present values of one end of a hop.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -85,4 +85,6 @@ pub struct PathStats {
     pub bytes_sent: Bytes,
     /// Received by it, with all headers.
     pub bytes_received: Bytes,
+    /// Other paths that share its bottleneck, as far as what this end sends has shown.
+    pub shares_with: PathSet,
 }

@@ -360,6 +360,9 @@ reports! {
         pub bytes_sent: u64,
         /// Received by it, with all headers.
         pub bytes_received: u64,
+        /// The paths that share a bottleneck with it, as far as what this end sends has shown; absent where none was found.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        pub shares_with: Vec<String>,
     }
 
     /// What became of an association's packets, at this end: IP packets, and not the datagrams that carry them.

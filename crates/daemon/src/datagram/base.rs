@@ -224,7 +224,7 @@ impl<K: BaseLinks<Address = Route>> DatagramBase<K> {
             return Vec::new();
         }
         let report = |(stats, at): (PathStats, Option<Route>)| {
-            path_report(&stats, stats.id.0.to_string(), at.map(|route| self.carrier.show(route)))
+            path_report(&stats, |id| id.0.to_string(), at.map(|route| self.carrier.show(route)))
         };
         paths.into_iter().map(report).collect()
     }

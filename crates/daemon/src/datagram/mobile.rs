@@ -369,7 +369,7 @@ impl<K: MobileLink> DatagramMobile<K> {
             let route = base.map(|base| self.route_by(link, base));
             let address =
                 route.filter(|route| *route != Route::Nowhere).map(|route| carrier.show(route));
-            path_report(&stats, carrier.link_name(link), address)
+            path_report(&stats, |id| carrier.link_name(usize::from(id.0)), address)
         };
         self.machine.path_stats().map(report).collect()
     }

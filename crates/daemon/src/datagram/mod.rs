@@ -14,7 +14,7 @@ use std::time::Duration;
 use lasthop_control::past::{Counted, Progress};
 use lasthop_control::{AssociationReport, PacketReport, PathReport};
 use lasthop_hop::seal::PublicKey;
-use lasthop_hop::{CloseReason, HopStats, PacketStats, PathStats};
+use lasthop_hop::{CloseReason, HopStats, PacketStats, PathId, PathStats};
 use lasthop_units::{Rate, Time};
 
 use crate::carrier::Carrier;
@@ -117,10 +117,14 @@ fn report(
     }
 }
 
-/// A path, which is called so and leads there.
-fn path_report(stats: &PathStats, name: String, address: Option<String>) -> PathReport {
+/// A path, which leads there; `name` says how paths are called.
+fn path_report(
+    stats: &PathStats,
+    name: impl Fn(PathId) -> String,
+    address: Option<String>,
+) -> PathReport {
     PathReport {
-        name,
+        name: name(stats.id),
         address,
         state: if stats.silent { "silent" } else { "up" }.to_owned(),
         base: None,
@@ -135,6 +139,7 @@ fn path_report(stats: &PathStats, name: String, address: Option<String>) -> Path
         mtu: stats.mtu.get(),
         bytes_sent: stats.bytes_sent.get(),
         bytes_received: stats.bytes_received.get(),
+        shares_with: stats.shares_with.iter().map(name).collect(),
     }
 }
 

@@ -55,6 +55,11 @@ impl Cubic {
         Self { beta: 0.8, reno_step: 1.0, ..Self::start(now, window, segment) }
     }
 
+    /// From here on segments are so many times as large: a window of so many times the size does the same.
+    pub(super) fn scale_segment(&mut self, factor: f64) {
+        self.segment *= factor;
+    }
+
     pub(super) fn window(&self) -> f64 {
         self.window
     }
@@ -102,5 +107,25 @@ mod tests {
         }
         let window = c.window() / 1448.0;
         assert!((95.0..=103.0).contains(&window), "{window}");
+    }
+
+    #[test]
+    fn half_a_flow_has_half_of_its_window() {
+        let mut windows = [1.0, 0.5].map(|part| {
+            let mut c = Cubic::bold(Time::ZERO, part * 100.0 * 1448.0, 1448);
+            c.scale_segment(part);
+            c
+        });
+        let srtt = Duration::from_millis(100);
+        for ms in (0..20_000).step_by(10) {
+            for c in &mut windows {
+                if ms % 5_000 == 0 {
+                    c.on_congestion(Time::from_millis(ms));
+                }
+                c.on_progress(Time::from_millis(ms), srtt);
+            }
+        }
+        let [whole, half] = windows.map(|c| c.window());
+        assert!((whole - 2.0 * half).abs() < 1.0, "{whole} {half}");
     }
 }

@@ -14,7 +14,7 @@ use super::received::Received;
 use super::recovery::Recovery;
 use super::twice::Twice;
 use crate::config::{HopConfig, Window};
-use crate::path_id::PathId;
+use crate::path_id::{PathId, PathSet};
 use crate::policy::PathStatus;
 use crate::saved_path::SavedPath;
 use crate::stats::PathStats;
@@ -279,6 +279,7 @@ impl Path {
             reordering: self.recovery.reordering(),
             bytes_sent: self.sent,
             bytes_received: self.came,
+            shares_with: PathSet::default(),
         }
     }
 

@@ -8,7 +8,7 @@ use super::content::{Load, Loads};
 use super::doubles::Double;
 use super::path::Path;
 use super::rate::RateControl;
-use crate::path_id::{PATHS_MAX, PathId};
+use crate::path_id::{PATHS_MAX, PathId, PathSet};
 use crate::policy::{PathStatus, Policy};
 
 /// What is lost goes by a path that is slower than the fastest by such a part of its time, too.
@@ -33,6 +33,13 @@ impl Srp {
 
     pub(super) fn position(&self, id: PathId) -> Option<usize> {
         self.paths.iter().position(|path| path.id == id)
+    }
+
+    /// The paths that share a bottleneck with this one.
+    pub(super) fn shares_with(&self, p: usize) -> PathSet {
+        let mut set = PathSet::default();
+        self.shared.others(p).for_each(|other| set.insert(self.paths[other].id));
+        set
     }
 
     /// What is sent on all paths together that answer.

@@ -158,6 +158,7 @@ impl RateControl {
 
     /// Which part of a flow this path is from now on.
     pub(super) fn set_share(&mut self, share: Share) {
+        self.cubic.scale_segment(share.part() / self.share.part());
         self.share = share;
     }
 
@@ -451,7 +452,7 @@ impl RateControl {
         self.plateau = 0;
         let flow = self.share.flow(self.rate);
         let first = (0.02 * libm::sqrt(flow * 20e6)).clamp(0.003 * flow, 0.025 * flow);
-        let first = self.share.step(first);
+        let first = first * self.share.part() * self.share.skew;
         let step = first * libm::pow(1.7, f64::from(self.unopposed.saturating_sub(1)));
         self.unopposed = (self.unopposed + 1).min(64);
         self.set_rate(self.rate + step.min(0.6 * self.rate), s);
@@ -522,6 +523,7 @@ impl RateControl {
             window = window.max(self.cubic.window());
         }
         self.cubic = Cubic::bold(now, window, s.datagram);
+        self.cubic.scale_segment(self.share.part());
         // Soon make sure that the queue is not of our own making after all.
         self.last_empty = now - (BASE_WINDOW - FIRST_DRAIN_TEST);
     }

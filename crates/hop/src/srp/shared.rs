@@ -35,8 +35,8 @@ const MEMORY: i64 = COMPARED + BEHIND + GAP_MAX;
 /// Delays that vary by less (standard deviation) show no queue.
 const VISIBLE_US: f64 = 300.0;
 /// Correlation of those that rise together, and of those that do not any more.
-const TOGETHER: f64 = 0.9;
-const APART: f64 = 0.7;
+const TOGETHER: f64 = 0.8;
+const APART: f64 = 0.6;
 /// Comparisons in a row that must find them together: the last one has nothing from before they were suspected.
 const COMPARISONS: u8 = 3;
 /// The steps of paths that may share are apart by so much of the mean.
@@ -144,9 +144,9 @@ impl Share {
         f64::from(self.sharers) * rate
     }
 
-    /// What this path grows by where such a flow grows by `step`.
-    pub(super) fn step(self, step: f64) -> f64 {
-        step * self.skew / f64::from(self.sharers)
+    /// What part of it each of them is.
+    pub(super) fn part(self) -> f64 {
+        1.0 / f64::from(self.sharers)
     }
 }
 
@@ -239,5 +239,110 @@ impl SharedBottlenecks {
     /// The places of the paths that share a bottleneck with this one.
     pub(super) fn others(&self, path: usize) -> impl Iterator<Item = usize> {
         self.group(path, COMPARISONS).into_iter().filter(move |other| *other != path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lasthop_units::{Seed, Time};
+
+    use super::*;
+
+    /// By the receiver's clock, which wraps ten seconds later.
+    const BEGUN_US: u64 = (1 << 32) - 10_000_000;
+    /// Of delays, in microseconds.
+    const APART_US: u64 = 5_000;
+
+    /// The delays of a queue that wanders by so much from one to the next, in microseconds.
+    fn queue(name: &str, step_us: u64) -> Vec<u64> {
+        let mut random = Seed::from_u64(1).stream(name);
+        let mut delay = 25_000;
+        let wander = core::iter::repeat_with(|| {
+            delay = (delay + random.below(2 * step_us + 1) - step_us).clamp(20_000, 30_000);
+            delay
+        });
+        wander.take(4_000).collect()
+    }
+
+    /// What an acknowledgement by a path shows that has unwrapped the clock by itself.
+    fn sample(path: usize, arrival_us: u64, delay_us: u64, size: usize) -> Sample {
+        let arrival_us = BEGUN_US + arrival_us + ((path as u64) << 32);
+        Sample {
+            latest: 0,
+            sent_at: Time::from_micros(arrival_us - delay_us),
+            behind_us: 0,
+            size,
+            arrival_us,
+            delivered: 0,
+            lost: 0,
+            counts: (0, 0),
+            burst: 1.0,
+            after_idle: false,
+            next_number: 0,
+            srtt: Duration::ZERO,
+            inflight: 0,
+            datagram: 1472,
+        }
+    }
+
+    /// What is known after 20 s of paths with these delays, which their datagrams show so many microseconds later, if at all.
+    fn known(paths: &[(&[u64], u64)], shows: impl Fn(usize, usize) -> bool) -> SharedBottlenecks {
+        let mut shared = SharedBottlenecks::default();
+        shared.set_paths(paths.len());
+        for n in 0..4_000 {
+            for (path, (delays, later_us)) in paths.iter().enumerate() {
+                if shows(path, n) {
+                    let at = n as u64 * APART_US + later_us;
+                    shared.on_sample(path, &sample(path, at, delays[n] + later_us, 1472));
+                    // One that is small met no queue.
+                    shared.on_sample(path, &sample(path, at, *later_us, 100));
+                }
+            }
+        }
+        shared
+    }
+
+    fn sharers<const N: usize>(shared: &SharedBottlenecks) -> [u8; N] {
+        core::array::from_fn(|path| shared.share(path).sharers)
+    }
+
+    #[test]
+    fn one_queue_is_found_however_far_it_is_from_the_receiver() {
+        let one = queue("one", 500);
+        for later_us in [0, 50_000, 190_000] {
+            assert_eq!(sharers(&known(&[(&one, 0), (&one, later_us)], |_, _| true)), [2, 2]);
+        }
+        let far = known(&[(&one, 0), (&one, 400_000)], |_, _| true);
+        assert_eq!(sharers(&far), [1, 1], "further than is looked for");
+    }
+
+    #[test]
+    fn other_queues_and_none_are_not_taken_for_one() {
+        let [one, other] = ["one", "other"].map(|name| queue(name, 500));
+        assert_eq!(sharers(&known(&[(&one, 0), (&other, 0)], |_, _| true)), [1, 1]);
+        let noise: Vec<u64> = one.iter().map(|delay| 20_000 + (delay - 20_000) / 50).collect();
+        assert_eq!(sharers(&known(&[(&noise, 0), (&noise, 0)], |_, _| true)), [1, 1]);
+    }
+
+    #[test]
+    fn a_path_that_pauses_tells_nothing() {
+        let one = queue("one", 500);
+        // For 150 ms, and for 300 ms, of each second.
+        for (pause, expected) in [(30, [2, 2]), (60, [1, 1])] {
+            let shows = |path, n| path == 0 || n % 200 >= pause;
+            assert_eq!(sharers(&known(&[(&one, 0), (&one, 0)], shows)), expected);
+        }
+    }
+
+    #[test]
+    fn groups_are_told_from_each_other() {
+        let [one, other] = ["one", "other"].map(|name| queue(name, 500));
+        let paths: [(&[u64], u64); 5] =
+            [(&one, 0), (&other, 0), (&one, 20_000), (&other, 40_000), (&one, 150_000)];
+        let shared = known(&paths, |_, _| true);
+        assert_eq!(sharers(&shared), [3, 2, 3, 2, 3]);
+        assert_eq!(shared.others(2).collect::<Vec<_>>(), [0, 4]);
+        let skews = [0, 2, 4].map(|path| shared.share(path).skew);
+        assert_eq!(skews, [1.25, 1.0, 0.75]);
     }
 }

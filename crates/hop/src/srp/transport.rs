@@ -196,7 +196,10 @@ impl Transport for Srp {
     }
 
     fn path_stats(&self) -> impl Iterator<Item = PathStats> {
-        self.paths.iter().map(|path| path.stats(self.config.carrier_overhead))
+        self.paths.iter().enumerate().map(|(p, path)| PathStats {
+            shares_with: self.shares_with(p),
+            ..path.stats(self.config.carrier_overhead)
+        })
     }
 }
 

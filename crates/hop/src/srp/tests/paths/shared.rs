@@ -62,6 +62,10 @@ struct World {
     cross: Vec<(f64, Time, Numbers)>,
     flying: BTreeMap<(Time, u64), Flight>,
     count: u64,
+    /// Beside those at the first bottleneck.
+    cubic: Option<CubicFlow>,
+    /// What it had delivered, and when that was last more than before.
+    progress: (u64, Time),
     /// The first association's receiver has no processor in so much of every 100 ms, on all its paths.
     stalls: Duration,
     /// Its sender has nothing to send in so much of every two seconds.
@@ -90,6 +94,8 @@ impl World {
                 .collect(),
             flying: BTreeMap::new(),
             count: 0,
+            cubic: None,
+            progress: (0, Time::ZERO),
             stalls: Duration::ZERO,
             pauses: Duration::ZERO,
         }
@@ -165,6 +171,8 @@ impl World {
         let flying = self.flying.keys().next().map(|key| key.0);
         let timers = self.ends.iter().flatten().filter_map(Srp::next_timeout);
         let cross = self.cross.iter().map(|(_, at, _)| *at);
+        let acks = self.cubic.iter().filter_map(|c| c.acks.front().map(|a| a.0));
+        let cross = cross.chain(acks);
         let next = pipes.chain(flying).chain(timers).chain(cross).min().unwrap_or(Time::NEVER);
         if next >= until {
             self.now = until;
@@ -186,6 +194,12 @@ impl World {
                 && let Some((_, tag, number, frames)) = self.bottlenecks[b].flying.pop_front()
             {
                 if tag == CROSS {
+                    continue;
+                }
+                if tag == CUBIC {
+                    if let Some(cubic) = &mut self.cubic {
+                        cubic.acks.push_back((self.now + cubic.extra, number));
+                    }
                     continue;
                 }
                 let (flow, path) = (tag / PATHS_MAX, tag % PATHS_MAX);
@@ -223,6 +237,18 @@ impl World {
                 end.handle_timeout(self.now);
             }
         }
+        if let Some(cubic) = &mut self.cubic {
+            cubic.run(self.now, &mut self.bottlenecks[0]);
+            if cubic.delivered > self.progress.0 {
+                self.progress = (cubic.delivered, self.now);
+            } else if self.now.since(self.progress.1) > Duration::from_secs(1) {
+                // All of it was lost, and it has no timer of its own.
+                self.progress.1 = self.now;
+                cubic.inflight.clear();
+                cubic.window.on_congestion(self.now);
+                cubic.run(self.now, &mut self.bottlenecks[0]);
+            }
+        }
         true
     }
 
@@ -235,42 +261,59 @@ impl World {
     }
 }
 
-/// What is known of the paths of the first association.
 impl World {
+    /// The first association's first path was found to share its bottleneck.
     fn found(&self) -> bool {
         self.ends[0][1].shared.others(0).next().is_some()
     }
 
-    /// The first association's sender recognises nothing.
-    fn blind(mut self) -> Self {
+    /// The first association's sender recognises nothing from now on.
+    fn be_blind(&mut self) {
         self.ends[0][1].shared = SharedBottlenecks::default();
-        self
     }
 }
 
-/// Two paths, or one, through one bottleneck beside another association: the first one's part of what both get, and of the
-/// bottleneck that both get together.
-fn beside(mbps: u64, ms: [u64; 2], paths: usize, blind: bool) -> (f64, f64) {
-    let mut w = World::new(1, &[mbps]);
-    let jitter = Duration::from_micros(200);
-    let route = |ms: u64| Route { jitter, ..Route::new(0, ms / 2, ms - ms / 2) };
-    w.add(&[route(ms[0]), route(ms[1])][..paths]);
-    w.add(&[route(ms[0])]);
-    let mut w = if blind { w.blind() } else { w };
-    w.run(Time::from_secs(20));
-    let got = w.run(Time::from_secs(50));
-    (got[0] / (got[0] + got[1]), (got[0] + got[1]) / (mbps as f64 * 0.955))
+/// Two paths, or one, through one bottleneck beside somebody else.
+struct Beside {
+    mbps: u64,
+    /// One way by each path, and by the first one for the other flow, in ms.
+    ms: [u64; 2],
+    /// That is a CUBIC sender, and not another association.
+    cubic: bool,
+}
+
+impl Beside {
+    /// What so many paths have of the bottleneck from then to then, in seconds; `blind`, if they are not recognised.
+    fn share(&self, paths: usize, blind: bool, from: u64, to: u64) -> f64 {
+        let mut w = World::new(1, &[self.mbps]);
+        let jitter = Duration::from_micros(200);
+        let routes = self.ms.map(|ms| Route { jitter, ..Route::new(0, ms / 2, ms - ms / 2) });
+        w.add(&routes[..paths]);
+        if self.cubic {
+            let mut cubic = CubicFlow::new(2 * (routes[0].before + routes[0].after));
+            cubic.run(w.now, &mut w.bottlenecks[0]);
+            w.cubic = Some(cubic);
+        } else {
+            w.add(&routes[..1]);
+        }
+        if blind {
+            w.be_blind();
+        }
+        w.run(Time::from_secs(from));
+        let got = w.run(Time::from_secs(to));
+        got[0] / (self.mbps as f64 * 0.955)
+    }
 }
 
 /// SRP-44: paths through one bottleneck have together what one flow has beside another one, and not two flows' part.
 #[test]
 fn paths_through_one_bottleneck_have_one_flows_part() {
-    for (mbps, ms) in [(20, [20, 20]), (10, [40, 60]), (40, [25, 20])] {
-        let (share, used) = beside(mbps, ms, 2, false);
-        let (before, _) = beside(mbps, ms, 2, true);
-        let what = std::format!("{mbps} Mbit/s, {ms:?} ms: {share:.2}, unrecognised {before:.2}");
+    for (mbps, ms) in [(20, [20, 20]), (10, [40, 60])] {
+        let beside = Beside { mbps, ms, cubic: false };
+        let [before, now] = [true, false].map(|blind| beside.share(2, blind, 20, 45));
+        let what = std::format!("{mbps} Mbit/s, {ms:?} ms: {before:.2} {now:.2}");
         std::println!("{what}");
-        assert!((0.4..=0.56).contains(&share) && before > share + 0.08 && used > 0.97, "{what}");
+        assert!((0.4..=0.57).contains(&now) && before > now + 0.08, "{what}");
     }
 }
 
@@ -306,26 +349,26 @@ fn paths_that_part_are_told_apart() {
 /// hardly anything.
 #[test]
 fn links_that_are_alike_carry_all_that_they_can() {
-    for (mbps, ms) in [(20, 20), (5, 50), (50, 30)] {
+    for (mbps, ms) in [(20, 20), (5, 50), (40, 5)] {
         for taken_for_one in [false, true] {
             let mut w = World::new(1, &[mbps; 2]);
             w.add(&[Route::new(0, ms / 2, ms / 2), Route::new(1, ms / 2, ms / 2)]);
             if taken_for_one {
-                w = w.blind();
+                w.be_blind();
                 for (path, skew) in w.ends[0][1].paths.iter_mut().zip([1.25, 0.75]) {
                     path.rate.set_share(Share { sharers: 2, skew });
                 }
             }
             w.run(Time::from_secs(5));
             let (mut got, mut found) = (0.0, 0);
-            for second in 6..=30 {
-                got += w.run(Time::from_secs(second))[0] / 25.0;
+            for second in 6..=20 {
+                got += w.run(Time::from_secs(second))[0] / 15.0;
                 found += u32::from(w.found());
             }
             let share = got / (2.0 * mbps as f64 * 0.955);
             let what = std::format!("{mbps} Mbit/s, {ms} ms, {taken_for_one}: {share:.3}, {found}");
             std::println!("{what}");
-            assert!(share > 0.98 && found <= 5, "{what}");
+            assert!(share > 0.98 && found <= 3, "{what}");
         }
     }
 }
@@ -339,10 +382,11 @@ struct Drawn {
     are_alike: bool,
 }
 
-fn draw(n: u64) -> Drawn {
+/// No bottleneck is faster than so many Mbit/s.
+fn draw(n: u64, fastest: f64) -> Drawn {
     let mut random = Seed::from_u64(n).stream("pair");
     let mut spread = |a: f64, b: f64| (a * (b / a).powf(random.uniform())).round() as u64;
-    let mut rates = [(); 2].map(|()| spread(2.0, 100.0));
+    let mut rates = [(); 2].map(|()| spread(2.0, fastest));
     let mut delays = [(); 2].map(|()| [(); 2].map(|()| spread(2.0, 80.0)));
     let (is_shared, are_alike) = (n.is_multiple_of(2), n % 4 == 1);
     if are_alike {
@@ -370,54 +414,74 @@ fn draw(n: u64) -> Drawn {
     Drawn { w, is_shared, are_alike }
 }
 
-/// How many of pairs drawn at random are taken for sharing after 15 and 30 s, and in how much of the time between: of those
-/// that share a bottleneck, of links that are alike, and of others.
-fn told(pairs: Range<u64>) -> [(u32, [u32; 2], f64); 3] {
-    let mut told = [(0, [0; 2], 0.0); 3];
+/// Pairs drawn at random of one kind.
+#[derive(Clone, Copy, Default)]
+struct Told {
+    pairs: u32,
+    /// Found to share a bottleneck after 10, 15 and 30 s.
+    found: [u32; 3],
+    /// Seconds of those from the 15th to the 30th in which they were taken for that.
+    seconds: u32,
+}
+
+/// What is told of so many pairs: of those that share a bottleneck, of those that do and whose sender pauses, of links that
+/// are alike, and of others.
+fn told(pairs: Range<u64>, fastest: f64) -> [Told; 4] {
+    let mut told = [Told::default(); 4];
     for n in pairs {
-        let Drawn { mut w, is_shared, are_alike } = draw(n);
-        let (pairs, found, time) =
-            &mut told[if is_shared { 0 } else { 2 - usize::from(are_alike) }];
-        *pairs += 1;
+        let Drawn { mut w, is_shared, are_alike } = draw(n, fastest);
+        let pauses = w.pauses >= Duration::from_secs(1);
+        let told = &mut told[match (is_shared, are_alike) {
+            (true, _) => usize::from(pauses),
+            (false, alike) => 3 - usize::from(alike),
+        }];
+        told.pairs += 1;
         for second in 1..=30 {
             w.run(Time::from_secs(second));
-            let is_found = w.found();
-            found[0] += u32::from(is_found && second == 15);
-            found[1] += u32::from(is_found && second == 30);
-            *time += if is_found && second > 15 { 1.0 / 15.0 } else { 0.0 };
+            let found = u32::from(w.found());
+            for (count, at) in told.found.iter_mut().zip([10, 15, 30]) {
+                *count += if second == at { found } else { 0 };
+            }
+            told.seconds += if second > 15 { found } else { 0 };
         }
-        std::println!(
-            "{n} {is_shared} {are_alike} found {} stalls {:?} pauses {:?} rate {:?} loss {:?}",
-            w.found(),
-            w.stalls,
-            w.pauses,
-            w.bottlenecks[0].rate,
-            w.routes[0].iter().map(|r| (r.0.loss, r.0.jitter)).collect::<Vec<_>>()
-        );
     }
     told
 }
 
+/// SRP-44: paths that share a bottleneck are found, and others are not taken for that.
 #[test]
-#[ignore = "minutes"]
-fn how_well_shared_bottlenecks_are_told() {
-    let all = told(0..100);
-    for (what, (pairs, found, time)) in ["one bottleneck", "alike", "others"].iter().zip(all) {
-        let time = 100.0 * time / f64::from(pairs);
-        std::println!(
-            "{what}: {pairs} pairs, {found:?} found after 15 and 30 s, {time:.1} % of the time"
-        );
+fn shared_bottlenecks_are_told_from_others() {
+    let [shared, _, alike, others] = told(0..16, 10.0);
+    assert_eq!(shared.found[1..], [shared.pairs; 2]);
+    assert_eq!((alike.found, others.found), ([0; 3], [0; 3]));
+    assert!(shared.pairs >= 4 && alike.pairs >= 3 && others.pairs >= 3);
+}
+
+/// Prints the figures of docs/links.md.
+#[test]
+#[ignore = "takes minutes"]
+fn figures_of_how_shared_bottlenecks_are_told() {
+    for (what, told) in
+        ["shared", "shared, pauses", "alike", "others"].iter().zip(told(0..200, 100.0))
+    {
+        let Told { pairs, found, seconds } = told;
+        let time = f64::from(seconds) / (15.0 * f64::from(pairs));
+        std::println!("{what}: {pairs} pairs, found after 10, 15, 30 s: {found:?}, time {time:.3}");
     }
 }
 
+/// Prints the figures of docs/links.md.
 #[test]
-#[ignore = "minutes"]
-fn what_paths_through_one_bottleneck_get() {
-    for mbps in [5, 20, 50, 100] {
-        for ms in [[10, 10], [20, 20], [20, 60], [60, 20], [60, 60]] {
-            let [one, before, now] = [(1, true), (2, true), (2, false)]
-                .map(|(paths, blind)| beside(mbps, ms, paths, blind).0);
-            std::println!("{mbps} Mbit/s, {ms:?} ms: {one:.2} {before:.2} {now:.2}");
+#[ignore = "takes minutes"]
+fn figures_of_what_paths_through_one_bottleneck_have() {
+    for cubic in [false, true] {
+        for mbps in [5, 20, 50] {
+            for ms in [[10, 10], [20, 20], [20, 60], [60, 20], [60, 60]] {
+                let beside = Beside { mbps, ms, cubic };
+                let [one, before, now] = [(1, true), (2, true), (2, false)]
+                    .map(|(paths, blind)| beside.share(paths, blind, 40, 80));
+                std::println!("{mbps} {ms:?} cubic {cubic}: {one:.2} {before:.2} {now:.2}");
+            }
         }
     }
 }
