@@ -66,6 +66,7 @@ fn of(scheme: Scheme, config: &AgentConfig, machines: &mut Vec<Machine>) -> Resu
         | Scheme::ITcp
         | Scheme::Srp
         | Scheme::Bond
+        | Scheme::BondRedundant
         | Scheme::MobileTcp
         | Scheme::MobileTcpUnsplit
         | Scheme::Ebsn

@@ -13,7 +13,9 @@ use lasthop_session::{Config as Session, handoff};
 use lasthop_sim::net::host::Content;
 use lasthop_sim::net::traffic::{Client, Service, Traffic, User, Wish, Work};
 use lasthop_sim::net::{Config, Context, Host, LinkId, Network, Node, NodeId, Packet};
-use lasthop_sim::schemes::{BaseConfig, BaseStation, HopKind, MobileConfig, MobileStation};
+use lasthop_sim::schemes::{
+    BaseConfig, BaseStation, Carriage, HopKind, MobileConfig, MobileStation,
+};
 use lasthop_tcp as tcp;
 use lasthop_units::{Duration, Rate, Seed, Time};
 
@@ -110,10 +112,18 @@ impl Transfer {
         let mobile = mobile.carrying(Content::Real).used_by(user);
         let hop = HopKind::Srp(HopConfig::default());
         let (session, handoff) = (Session::mobile(), handoff::Config::mobile());
-        let own = MobileConfig { hop: hop.clone(), session, handoff };
+        let own =
+            MobileConfig { hop: hop.clone(), carriage: Carriage::default(), session, handoff };
         let mobile = MobileStation::new(MOBILE, BASE, own, seed.child("mobile"), mobile);
         let (session, handoff) = (Session::base(), handoff::Config::base());
-        let own = BaseConfig { hop, wired: config, session, handoff, anchors: false };
+        let own = BaseConfig {
+            hop,
+            carriage: Carriage::default(),
+            wired: config,
+            session,
+            handoff,
+            anchors: false,
+        };
         let base = BaseStation::new(BASE, own, seed.child("base"));
         let fixed = Host::new(FIXED, seed.child("fixed"), fixed.carrying(Content::Real));
 

@@ -10,7 +10,9 @@ use lasthop_sim::net::traffic::{Client, Service, Traffic, User, Wish, Work};
 use lasthop_sim::net::{
     Config, Context, Headers, Host, LinkId, Network, Node, NodeId, Packet, Router,
 };
-use lasthop_sim::schemes::{BaseConfig, BaseStation, HopKind, MobileConfig, MobileStation};
+use lasthop_sim::schemes::{
+    BaseConfig, BaseStation, Carriage, HopKind, MobileConfig, MobileStation,
+};
 use lasthop_tcp as tcp;
 use lasthop_tcp::mobility::{Freeze, Mobility};
 use lasthop_units::{Bytes, Duration, Rate, Seed, Time};
@@ -270,6 +272,7 @@ fn a_session_divides_its_hop_for_the_same_user() {
     let hop = HopKind::Srp(HopConfig::default());
     let config = MobileConfig {
         hop: hop.clone(),
+        carriage: Carriage::default(),
         session: Session::mobile(),
         handoff: handoff::Config::mobile(),
     };
@@ -277,6 +280,7 @@ fn a_session_divides_its_hop_for_the_same_user() {
         MobileStation::new(MOBILE, BASE, config, seed.child("mobile"), mobile(Some(user())));
     let config = BaseConfig {
         hop,
+        carriage: Carriage::default(),
         wired: tcp::Config::ns2(),
         session: Session::base(),
         handoff: handoff::Config::base(),

@@ -182,6 +182,9 @@ schemes! {
     Srp = "srp", "the hop has a transport of its own", ["SRP"], [], SURROGATE;
     /// The same, over all links of the mobile under one association (SRP-38).
     Bond = "bond", "all links at once", ["SRP"], [], Traits { several_links: true, ..SURROGATE };
+    /// The same, and each piece goes by a second link as well where air is to spare (SRP-43).
+    BondRedundant = "bond-redundant", "each piece by two links", ["SRP"], [],
+        Traits { several_links: true, ..SURROGATE };
     /// TCP on the wire, Haas and Warkhedi's Mobile TCP on the bare hop.
     MobileTcp = "mobile-tcp", "a light transport on the bare link", ["MOB"], [], SURROGATE;
     /// One TCP from end to end whose headers the base compresses and whose losses it repairs. The

@@ -2,7 +2,7 @@
 #   --arg across AXIS     the axis that becomes columns; `scheme` if not said
 #   --arg by AXIS         an axis of which each value has a table of its own; none if not said
 #   --arg metric "A B"    metrics, each with columns of its own; `download.goodput_bps` if not said
-# Rates are in kbit/s. A value is a mean over runs and half of its 95 % interval.
+# Rates are in kbit/s, times in ms and losses in %. A value is a mean over runs and half of its 95 % interval.
 
 def pad($n): . + (" " * ([$n - length, 0] | max));
 def lead($n): (" " * ([$n - length, 0] | max)) + .;
@@ -10,11 +10,17 @@ def distinct: reduce .[] as $x ([]; if any(.[]; . == $x) then . else . + [$x] en
 def name: if type == "array" then map(tostring) | join("+") else tostring end;
 def short: split(".") | .[-2:] | join(".");
 def rounded($digits): . * pow(10; $digits) | round / pow(10; $digits) | tostring;
-def shown($scale):
+def unit:
+  if endswith("_bps") then [0.001, 0]
+  elif endswith("_s") then [1000, 1]
+  elif endswith("loss") then [100, 2]
+  else [1, 1]
+  end;
+def shown($metric):
   if . == null or .mean == null then "-"
-  else (if $scale > 1 then 0 else 1 end) as $digits
-  | (.mean / $scale | rounded($digits))
-    + (if .hi == null then "" else " ±" + ((.hi - .lo) / 2 / $scale | rounded($digits)) end)
+  else ($metric | unit) as [$factor, $digits]
+  | (.mean * $factor | rounded($digits))
+    + (if .hi == null then "" else " ±" + ((.hi - .lo) / 2 * $factor | rounded($digits)) end)
   end;
 
 def table($title; $across; $metrics):
@@ -25,7 +31,7 @@ def table($title; $across; $metrics):
         | if ($metrics | length) > 1 then "\(.) \($m | split(".")[0])" else . end ] ]
     + [ $rows[] as $row | [$row] + [ $metrics[] as $m | $columns[] as $column
         | first($points[] | select(.row == $row and .column == $column)) // null
-        | .metrics[$m]? | shown(if $m | endswith("_bps") then 1000 else 1 end) ] ]
+        | .metrics[$m]? | shown($m) ] ]
   | . as $lines
   | [range(0; $lines[0] | length) as $i | $lines | map(.[$i] | length) | max] as $widths
   | $lines[] | . as $line

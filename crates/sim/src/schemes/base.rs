@@ -13,7 +13,7 @@ use lasthop_wire::tcp::Segment;
 
 use super::surrogates::{Departure, LinkEvent, Setup, Surrogates, Way};
 use super::transport::{BaseHop, HopKind, SRP_PORT, Scratch, send_udp, udp_source};
-use super::{HANDOFF_PORT, HOP_PORT, mobile_of, session_of};
+use super::{Carriage, HANDOFF_PORT, HOP_PORT, mobile_of, session_of};
 use crate::net::host::send_datagram;
 use crate::net::{Body, Context, LinkId, Node, Packet};
 
@@ -25,6 +25,8 @@ const ROUNDS_MAX: usize = 1 << 16;
 pub struct BaseConfig {
     /// What runs on the hop.
     pub hop: HopKind,
+    /// How packets for a mobile are carried there; of connections the mobile says so.
+    pub carriage: Carriage,
     /// The wired halves: their buffers are the surrogates' buffers (MHP-11).
     pub wired: tcp::Config,
     /// Bounds of a mobile's session.
@@ -85,8 +87,8 @@ fn name(addr: Ipv4Addr) -> SocketAddr {
 impl BaseStation {
     /// A base at `addr`.
     pub fn new(addr: Ipv4Addr, config: BaseConfig, seed: Seed) -> Self {
-        let BaseConfig { hop, wired, session, handoff, anchors } = config;
-        let setup = Setup { hop, session, wired, anchors, forward: handoff.forward };
+        let BaseConfig { hop, carriage, wired, session, handoff, anchors } = config;
+        let setup = Setup { hop, carriage, session, wired, anchors, forward: handoff.forward };
         Self {
             addr,
             station: Station::new(handoff, name(addr), Open),

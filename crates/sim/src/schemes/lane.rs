@@ -1,14 +1,32 @@
 //! Packets of the network on the hop's datagram lane: whole IP packets, as Linux carries them.
 
 use core::net::{Ipv4Addr, SocketAddrV4};
+use std::collections::BTreeSet;
 
-use lasthop_hop::{OutgoingPacket, PacketClass, PacketLane};
+use lasthop_hop::{OutgoingPacket, PacketClass, PacketLane, Policy};
 use lasthop_units::Time;
 use lasthop_wire::ip::{self, Addresses, Protocol};
 use lasthop_wire::{packet, udp};
 
 use crate::net::host::OutgoingDatagram;
 use crate::net::{Body, Packet, Payload};
+
+/// What the hop is told of what it carries.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Carriage {
+    /// Which of the hop's paths may carry connections and packets.
+    pub policy: Policy,
+    /// Packets to or from these ports are sent once ([`PacketClass::ONCE`]).
+    pub once: BTreeSet<u16>,
+}
+
+impl Carriage {
+    fn class(&self, packet: &packet::Packet, length: usize, ports: [u16; 2]) -> PacketClass {
+        let once = ports.iter().any(|port| self.once.contains(port));
+        let class = if once { PacketClass::ONCE } else { PacketClass::of(packet, length) };
+        PacketClass { policy: self.policy, ..class }
+    }
+}
 
 /// A datagram, and the host that it is from.
 pub(super) type Carried = (Ipv4Addr, OutgoingDatagram);
@@ -18,6 +36,7 @@ pub(super) type Carried = (Ipv4Addr, OutgoingDatagram);
 pub(super) fn send(
     now: Time,
     lane: Option<&mut PacketLane>,
+    carriage: &Carriage,
     mobile: Ipv4Addr,
     from: Ipv4Addr,
     datagram: &OutgoingDatagram,
@@ -30,7 +49,8 @@ pub(super) fn send(
         && ip::Header::new(addresses, Protocol::UDP).emit_in_place(&mut data).is_ok();
     if whole && let Ok(inspected) = packet::Packet::inspect(&data) {
         let flow = u64::from(datagram.from) << 16 | u64::from(datagram.to.port());
-        let class = PacketClass::of(&inspected, data.len());
+        let ports = [datagram.from, datagram.to.port()];
+        let class = carriage.class(&inspected, data.len(), ports);
         let client = u64::from(mobile.to_bits());
         let packet = OutgoingPacket { client, flow, ecn_capable: false, class, data: &data };
         let _ = lane.send(now, &packet);

@@ -15,7 +15,7 @@ use lasthop_units::{Bytes, Duration, LinkEvent, Seed, Time};
 
 use super::moved;
 use super::transport::{Ends, HopKind, LinkBeside, Lost, MobileHop, Scratch, send_udp, udp_source};
-use super::{BaseNotice, HANDOFF_PORT, SRP_PORT, lane, session_of};
+use super::{BaseNotice, Carriage, HANDOFF_PORT, SRP_PORT, lane, session_of};
 use crate::content::Content as Bytestream;
 use crate::net::host::{App, Content, Ending, Event, FlowId, Io, Sockets, send_datagram};
 use crate::net::{Body, Context, LinkId, Node, Packet};
@@ -25,6 +25,8 @@ use crate::net::{Body, Context, LinkId, Node, Packet};
 pub struct MobileConfig {
     /// What runs on the hop.
     pub hop: HopKind,
+    /// How its connections and packets are carried there.
+    pub carriage: Carriage,
     /// Bounds of its session.
     pub session: session::Config,
     /// Patience of handoffs.
@@ -197,7 +199,10 @@ impl<A: App> MobileStation<A> {
         }
         while let Some(datagram) = app.poll_datagram(now) {
             match carried.hop.has_lane() {
-                true => lane::send(now, carried.hop.lane(), addr, addr, &datagram),
+                true => {
+                    let Carried { hop, config, .. } = &mut *carried;
+                    lane::send(now, hop.lane(), &config.carriage, addr, addr, &datagram);
+                }
                 false => send_datagram(ctx, addr, &datagram),
             }
         }
@@ -300,6 +305,7 @@ impl Carried {
         let content = Bytestream::new(self.seed, &format!("stream {id}"));
         let flow = Flow { content, made: 0, ended: false, blocked: false, ending: Ending::Orderly };
         self.flows.insert(id, flow);
+        self.session.set_policy(&mut self.hop, id, self.config.carriage.policy);
     }
 
     /// All streams of the hop are gone, and with them the connections that they carried.

@@ -15,6 +15,7 @@ mod surrogates;
 mod transport;
 
 pub use base::{BaseConfig, BaseCounts, BaseStation};
+pub use lane::Carriage;
 pub use mobile::{Handoff, MobileConfig, MobileStation};
 pub use streams::{HOP_PORT, TcpStreams};
 pub use transport::{BaseHop, Hop, HopKind, LinkBeside, MobileHop, SRP_PORT, Standing};

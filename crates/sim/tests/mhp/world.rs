@@ -21,7 +21,7 @@ use lasthop_sim::net::{
     Payload, Router, Sight, TapPoint,
 };
 use lasthop_sim::schemes::{
-    BaseConfig, BaseNotice, BaseStation, HOP_PORT, HopKind, LinkBeside, MobileConfig,
+    BaseConfig, BaseNotice, BaseStation, Carriage, HOP_PORT, HopKind, LinkBeside, MobileConfig,
     MobileStation, SRP_PORT,
 };
 use lasthop_tcp as tcp;
@@ -434,6 +434,7 @@ impl Plan {
     fn station(&self, n: usize, seed: Seed) -> BaseStation {
         let config = BaseConfig {
             hop: self.hop.clone(),
+            carriage: Carriage::default(),
             wired: self.wired_tcp,
             session: self.session.1,
             handoff: handoff::Config::base(),
@@ -461,6 +462,7 @@ impl Plan {
         let cell = n.min(self.bases - 1);
         let config = MobileConfig {
             hop: self.hop.clone(),
+            carriage: Carriage::default(),
             session: self.session.0,
             handoff: handoff::Config::mobile(),
         };

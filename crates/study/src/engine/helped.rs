@@ -1,11 +1,12 @@
 //! Mobiles that are helped: which they are, by what, and at which bases their surrogates live.
 
-use lasthop_hop::{Discipline, HopConfig, Window, mobile_tcp};
+use lasthop_hop::{Discipline, HopConfig, Policy, Window, mobile_tcp};
 use lasthop_session::{Config as SessionConfig, handoff};
-use lasthop_sim::schemes::{BaseConfig, HopKind, MobileConfig};
+use lasthop_sim::schemes::{BaseConfig, Carriage, HopKind, MobileConfig};
 use lasthop_tcp::Config as TcpConfig;
 use lasthop_units::{Bytes, Duration, Scheme};
 
+use super::addresses::port;
 use super::mtu::{least_of, wired_mtu};
 use super::tcp::config;
 use crate::run::RunError;
@@ -32,6 +33,7 @@ pub(super) struct Helped {
     /// The links that carry its hop beside the first, where the scheme uses several.
     pub(super) beside: Vec<LinkIndex>,
     hop: HopKind,
+    carriage: Carriage,
     wired: TcpConfig,
     /// Wired halves stay when the mobile leaves.
     anchors: bool,
@@ -46,6 +48,7 @@ impl Helped {
     pub(super) fn mobile_config(&self) -> MobileConfig {
         MobileConfig {
             hop: self.hop.clone(),
+            carriage: self.carriage.clone(),
             session: self.patient(SessionConfig::mobile()),
             handoff: handoff::Config::mobile(),
         }
@@ -54,6 +57,7 @@ impl Helped {
     pub(super) fn base_config(&self) -> BaseConfig {
         BaseConfig {
             hop: self.hop.clone(),
+            carriage: self.carriage.clone(),
             wired: self.wired,
             session: self.patient(SessionConfig::base()),
             handoff: handoff::Config::base(),
@@ -224,9 +228,20 @@ fn build(scenario: &Scenario, flow: &Flow, mobile: NodeIndex) -> Result<Helped, 
         bases,
         beside,
         hop: hop(scenario, flow, Carried { all, some }),
+        carriage: carriage(scenario, flow),
         wired,
         anchors,
     })
+}
+
+/// How the hop carries what a flow's scheme helps.
+fn carriage(scenario: &Scenario, flow: &Flow) -> Carriage {
+    let policy = match flow.schemes.surrogate() {
+        Some(Scheme::BondRedundant) => Policy::Redundant,
+        _ => Policy::Speed,
+    };
+    let once = scenario.flows.iter().enumerate().filter(|(_, flow)| flow.once);
+    Carriage { policy, once: once.map(|(number, _)| port(number)).collect() }
 }
 
 /// The links that serve a mobile.

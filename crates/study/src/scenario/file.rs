@@ -108,6 +108,8 @@ pub(crate) struct FlowFile {
     #[serde(default)]
     pub(crate) encrypted: bool,
     #[serde(default)]
+    pub(crate) once: bool,
+    #[serde(default)]
     pub(crate) tcp: TcpSettings,
 }
 

@@ -206,6 +206,8 @@ pub struct Flow {
     pub schemes: Schemes,
     /// Its packets are encrypted between the two hosts, so that agents on the way cannot read them.
     pub encrypted: bool,
+    /// The hop sends its datagrams once, and does not repeat what is lost.
+    pub once: bool,
     /// TCP at each end point.
     pub tcp: FlowTcp,
 }
@@ -300,6 +302,11 @@ impl Traffic {
                 false
             }
         }
+    }
+
+    /// Whether it is datagrams, without a connection.
+    pub const fn is_datagrams(self) -> bool {
+        matches!(self, Self::Udp { .. } | Self::Voice | Self::QuicLike)
     }
 }
 

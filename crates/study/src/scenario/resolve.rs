@@ -317,6 +317,12 @@ impl Builder<'_> {
             let remedy = "use a scheme that splits no connection, or leave `encrypted` out";
             self.wrong.add(&["flow", name, "encrypted"], message, remedy);
         }
+        if flow.once && !flow.traffic.is_datagrams() {
+            let message =
+                "is for datagrams, and these are a connection's bytes, each of which arrives";
+            let remedy = "leave it out, or let the traffic be udp, voice or quic-like";
+            self.wrong.add(&["flow", name, "once"], message, remedy);
+        }
         Some(Flow {
             name: name.to_string(),
             from,
@@ -325,6 +331,7 @@ impl Builder<'_> {
             traffic: flow.traffic,
             schemes: self.schemes(name, schemes, from, to, nodes),
             encrypted: flow.encrypted,
+            once: flow.once,
             tcp: FlowTcp {
                 from: group(from),
                 to: group(to),

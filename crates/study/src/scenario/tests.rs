@@ -313,9 +313,10 @@ fn mobile_tcp_is_refused_what_it_cannot_say() {
 
 #[test]
 fn names_that_are_none_of_a_list_get_the_list() {
-    let schemes = "none, split-tcp, i-tcp, srp, bond, mobile-tcp, mobile-tcp-unsplit, snoop, \
-                   obtcp, delayed-dupacks, m-tcp, congestion-coherence, ebsn, fast-rtx-handoff, \
-                   freeze, ll-freeze, atcp, rwc, mptcp-minrtt, mptcp-ecf, mptcp-blest";
+    let schemes = "none, split-tcp, i-tcp, srp, bond, bond-redundant, mobile-tcp, \
+                   mobile-tcp-unsplit, snoop, obtcp, delayed-dupacks, m-tcp, \
+                   congestion-coherence, ebsn, fast-rtx-handoff, freeze, ll-freeze, atcp, rwc, \
+                   mptcp-minrtt, mptcp-ecf, mptcp-blest";
     let none = "scheme = \"none\"";
     refuses(none, "scheme = \"snop\"", "scheme", "`snop` is unknown", "mean `snoop`?");
     refuses(none, "scheme = \"ufo\"", "scheme", "`ufo` is unknown", schemes);

@@ -59,6 +59,7 @@ pub fn scenario(cell: &Cell) -> Scenario {
         traffic: Traffic::Bulk,
         schemes: Schemes::one(cell.scheme),
         encrypted: false,
+        once: false,
         tcp: FlowTcp { from: tcp.clone(), to: tcp, ..FlowTcp::default() },
     };
     Scenario {

@@ -10,7 +10,7 @@ use lasthop_tcp::{self as tcp, Ports, Socket, reset_for};
 use lasthop_units::{Duration, Seed, Stream as Numbers, Time};
 use lasthop_wire::tcp::{Flags, Segment, Seq};
 
-use super::lane;
+use super::lane::{self, Carriage};
 use super::session_of;
 use super::transport::{BaseHop, Ends, HopKind, Scratch};
 use crate::net::host::OutgoingDatagram;
@@ -44,6 +44,7 @@ static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
 #[derive(Clone, Debug)]
 pub(super) struct Setup {
     pub(super) hop: HopKind,
+    pub(super) carriage: Carriage,
     pub(super) session: session::Config,
     pub(super) wired: tcp::Config,
     /// Wired halves have the base's own address, and stay when their mobile leaves (`anchor`).
@@ -232,7 +233,8 @@ impl Surrogates {
             return Some(packet);
         }
         let Some(datagram) = lane::datagram_of(&packet) else { return Some(packet) };
-        lane::send(self.now, known.hop.lane(), packet.dst, packet.src, &datagram);
+        let carriage = &self.setup.carriage;
+        lane::send(self.now, known.hop.lane(), carriage, packet.dst, packet.src, &datagram);
         None
     }
 

@@ -69,6 +69,52 @@ fn a_bond_of_one_link_is_srp_over_it() {
     }
 }
 
+/// SRP-43: by two links that lose a twentieth each, what is redundant is 99 times of 100 as soon there as by one that loses
+/// nothing, and what is sent once is lost where both lose it. A download has all but what goes twice.
+#[test]
+fn what_is_redundant_is_late_or_lost_only_where_both_links_lose_it() {
+    let lossy = |scheme: &str, flows: &str| {
+        let link = |name: &str| {
+            format!(
+                "[link.{name}]\nbetween = [\"base\", \"phone\"]\nrate = \"20Mbit/s\"\ndelay = \"20ms\"\n\
+                 queue = \"100 packets\"\nloss = \"5%\"\n"
+            )
+        };
+        let head = TWO.split("[link.dish]").next().expect("a head");
+        let head = head.replace("\"bond\"", &format!("\"{scheme}\"")).replace("25s", "110s");
+        let [modem, dish] = ["modem", "dish"].map(link);
+        run(&format!("{head}{modem}{dish}{flows}[measure]\nfrom = \"5s\"\n"), 1)
+    };
+    let sparse = r#"
+[flow.keys]
+from = "phone"
+to = "server"
+traffic = { interactive = { every = "100ms" } }
+[flow.call]
+from = "server"
+to = "phone"
+traffic = "voice"
+[flow.position]
+from = "server"
+to = "phone"
+traffic = { udp = { rate = "320kbit/s", size = "100 B" } }
+once = true
+"#;
+    let [once, twice] = ["bond", "bond-redundant"].map(|scheme| lossy(scheme, sparse));
+    let lost = |outcome| metric(outcome, "position.residual_loss");
+    assert!((0.045..0.055).contains(&lost(&once)), "{}", lost(&once));
+    assert!((0.0018..0.0033).contains(&lost(&twice)), "{}", lost(&twice));
+    // Twice 5 ms of wire and 20 ms of radio, and what segments of all flows wait for each other.
+    let keys = metric(&twice, "keys.latency_p99_s");
+    assert!(keys < 0.052, "{keys}");
+    let call = metric(&twice, "call.added_p99_s");
+    assert!(call < 0.001 && metric(&twice, "call.residual_loss") == 0.0, "{call}");
+
+    let bulk = "[flow.it]\nfrom = \"server\"\nto = \"phone\"\n[agent]\nbuffer = \"16MiB\"\n";
+    let share = metric(&lossy("bond-redundant", bulk), "it.share_of_limit");
+    assert!(share > 0.85, "{share}");
+}
+
 /// LNK-12, SRP-40: a link that is away for a while takes nothing along: the other one goes on.
 #[test]
 fn a_link_may_be_away() {
