@@ -33,6 +33,9 @@ struct Cli {
     /// Only this peer, as the table names it; may be given several times
     #[arg(long = "peer", value_name = "NAME", global = true)]
     peers: Vec<String>,
+    /// Only this cell, as the table names it; may be given several times
+    #[arg(long = "cell", value_name = "NAME", global = true)]
+    cells: Vec<String>,
     /// The lasthop command to measure [default: the one beside this command]
     #[arg(long, value_name = "FILE", global = true)]
     lasthop: Option<PathBuf>,
@@ -174,8 +177,9 @@ fn run(cli: &Cli) -> Result<usize> {
         Figure::QuicBase(options) => return quic_tunnel::run_base(options).map(|()| 0),
         Figure::QuicMobile(options) => return quic_tunnel::run_mobile(options).map(|()| 0),
     };
-    let (only, seed) = (cli.peers.clone(), Seed::from_u64(cli.seed));
-    let setting = Setting { quick: cli.quick, only, notes: None, seed };
+    let (only, cells) = (cli.peers.clone(), cli.cells.clone());
+    let seed = Seed::from_u64(cli.seed);
+    let setting = Setting { quick: cli.quick, only, cells, notes: None, seed };
     let mut report = Report::new(cli.json);
     if let Figure::Twin(options) = &cli.figure {
         if !options.simulated {

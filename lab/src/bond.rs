@@ -218,6 +218,22 @@ impl Bond {
         talk::paced(&client, pace, (settle, lasting), self.patience)
     }
 
+    /// Has the mobile send the fixed host datagrams at this pace: what became of those sent in `lasting` after `settle`.
+    /// The load must have a call, without which no packets are carried.
+    ///
+    /// # Errors
+    ///
+    /// There is no socket for them.
+    pub fn datagrams(
+        &self,
+        pace: Pace,
+        settle: Duration,
+        lasting: Duration,
+    ) -> Result<Call, LabError> {
+        let (hosts, to) = ((&self.lab.mobile, &self.lab.fixed), self.server.address().ip());
+        voice::datagrams(hosts, to, pace, (settle, lasting))
+    }
+
     /// Where the transfers' server is.
     pub fn server_address(&self) -> SocketAddr {
         self.server.address()

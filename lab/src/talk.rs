@@ -124,7 +124,7 @@ impl Pace {
         record
     }
 
-    fn check(self) -> io::Result<Self> {
+    pub(crate) fn check(self) -> io::Result<Self> {
         let allowed = (LEAST..=CHUNK).contains(&self.length) && !self.every.is_zero();
         if allowed { Ok(self) } else { Err(io::ErrorKind::InvalidInput.into()) }
     }

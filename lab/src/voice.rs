@@ -13,13 +13,12 @@ use crate::client::{Client, Stop};
 use crate::error::LabError;
 use crate::http;
 use crate::scheme::{PACKET_ADDRESSES, Scheme};
+use crate::talk::Pace;
 use crate::topology::{Family, Lab};
 use crate::transfer::{ENDLESS, Transfer};
 
-/// Between packets.
-const EVERY: Duration = Duration::from_millis(20);
-/// Bytes of a packet.
-const LENGTH: usize = 160;
+/// G.711's.
+const CALL: Pace = Pace { every: Duration::from_millis(20), length: 160 };
 /// What has not come so long after the last packet was sent is lost.
 const LAST: Duration = Duration::from_secs(2);
 const PORT: u16 = 5004;
@@ -75,7 +74,7 @@ pub fn call(plan: &Plan, program: &Path, stop: &Stop) -> Result<Call, LabError> 
         let first = bulk.first_byte_while(check)?;
         bulk.until_while(first + plan.settle, || Ok(()))?;
         let at = SocketAddr::new(listener, PORT);
-        talk(&lab.fixed, &lab.mobile, at, plan.measured, stop)
+        talk((&lab.fixed, &lab.mobile), at, CALL, (Duration::ZERO, plan.measured), stop)
     };
     let called = run();
     Ok(bulk.end(called)?.0)
@@ -92,8 +91,9 @@ pub(crate) fn both(
 ) -> Result<Call, LabError> {
     let at = |host| SocketAddr::new(host, PORT);
     let (up, down) = thread::scope(|scope| {
-        let up = scope.spawn(|| talk(&mobile, &fixed, at(server), lasting, stop));
-        let down = talk(&fixed, &mobile, at(own(family)), lasting, stop);
+        let up = scope
+            .spawn(|| talk((&mobile, &fixed), at(server), CALL, (Duration::ZERO, lasting), stop));
+        let down = talk((&fixed, &mobile), at(own(family)), CALL, (Duration::ZERO, lasting), stop);
         (up.join().unwrap_or_else(|panic| panic::resume_unwind(panic)), down)
     });
     let (mut call, down) = (up?, down?);
@@ -103,6 +103,17 @@ pub(crate) fn both(
     Ok(call)
 }
 
+/// Datagrams at this pace from one host to this address of the other: what became of those sent in the second span, after
+/// the first.
+pub(crate) fn datagrams(
+    hosts: (&Netns, &Netns),
+    to: IpAddr,
+    pace: Pace,
+    spans: (Duration, Duration),
+) -> Result<Call, LabError> {
+    talk(hosts, SocketAddr::new(to, PORT), pace, spans, &Stop::default())
+}
+
 /// The mobile's address for packets.
 fn own(family: Family) -> IpAddr {
     let [v4, v6] = PACKET_ADDRESSES;
@@ -110,54 +121,64 @@ fn own(family: Family) -> IpAddr {
     text.parse().unwrap_or(IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED))
 }
 
-/// Sends a call's packets from one host to an address of the other, for so long or until `stop` is set.
+/// Sends packets from one host to an address of the other, for as long as both spans or until `stop` is set; those of the
+/// first are not counted.
 fn talk(
-    from: &Netns,
-    to: &Netns,
+    (from, to): (&Netns, &Netns),
     at: SocketAddr,
-    lasting: Duration,
+    pace: Pace,
+    (settle, lasting): (Duration, Duration),
     stop: &Stop,
 ) -> Result<Call, LabError> {
     let any = if at.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
     let io = |e| LabError::io("a call's socket", e);
+    pace.check().map_err(io)?;
     let listener = to.enter(|| UdpSocket::bind(at))?.map_err(io)?;
     let speaker = from.enter(|| UdpSocket::bind(any))?.map_err(io)?;
     listener.set_read_timeout(Some(Duration::from_millis(50))).map_err(io)?;
     let (start, over) = (Instant::now(), Stop::default());
-    let mut call = Call::default();
+    let first = (settle.as_nanos() / pace.every.as_nanos()) as u64;
+    let (mut sent, mut delays) = (0_u64, Vec::new());
     thread::scope(|scope| {
-        let heard = scope.spawn(|| listen(&listener, start, &over));
-        let mut packet = [0; LENGTH];
-        while start.elapsed() < lasting && !stop.is_set() {
+        let heard = scope.spawn(|| listen(&listener, (first, pace.length), start, &over));
+        let mut packet = vec![0; pace.length];
+        while start.elapsed() < settle + lasting && !stop.is_set() {
             let now = start.elapsed().as_nanos() as u64;
             packet[..8].copy_from_slice(&now.to_be_bytes());
-            packet[8..16].copy_from_slice(&call.sent.to_be_bytes());
+            packet[8..16].copy_from_slice(&sent.to_be_bytes());
             // A queue on the way that is full is as good as a loss.
             let _ = speaker.send_to(&packet, at);
-            call.sent += 1;
-            let next = start + EVERY * call.sent as u32;
+            sent += 1;
+            let next = start + pace.every * sent as u32;
             thread::sleep(next.saturating_duration_since(Instant::now()));
         }
         if !stop.is_set() {
             thread::sleep(LAST);
         }
         over.set();
-        call.delays = heard.join().unwrap_or_default();
+        delays = heard.join().unwrap_or_default();
     });
-    call.delays.sort_unstable();
-    Ok(call)
+    delays.sort_unstable();
+    Ok(Call { sent: sent.saturating_sub(first), delays })
 }
 
-/// How long each packet took that came, none counted twice.
-fn listen(listener: &UdpSocket, start: Instant, over: &Stop) -> Vec<Duration> {
+/// How long each packet of this length took that came, from the `first` on, none counted twice.
+fn listen(
+    listener: &UdpSocket,
+    (first, length): (u64, usize),
+    start: Instant,
+    over: &Stop,
+) -> Vec<Duration> {
     let (mut delays, mut seen) = (Vec::new(), std::collections::HashSet::new());
-    let mut packet = [0; 2 * LENGTH];
+    let mut packet = vec![0; length + 1];
     while !over.is_set() {
-        let Ok(LENGTH) = listener.recv(&mut packet) else { continue };
+        if listener.recv(&mut packet).ok() != Some(length) {
+            continue;
+        }
         let now = start.elapsed();
         let number =
             |at: usize| packet[at..at + 8].iter().fold(0_u64, |n, byte| n << 8 | u64::from(*byte));
-        if seen.insert(number(8)) {
+        if number(8) >= first && seen.insert(number(8)) {
             delays.push(now.saturating_sub(Duration::from_nanos(number(0))));
         }
     }

@@ -188,8 +188,13 @@ mod tests {
 
     #[test]
     fn every_contest_can_be_held_and_has_somebody_to_beat() {
-        let setting =
-            Setting { quick: true, only: Vec::new(), notes: None, seed: Seed::from_u64(1) };
+        let setting = Setting {
+            quick: true,
+            only: Vec::new(),
+            cells: Vec::new(),
+            notes: None,
+            seed: Seed::from_u64(1),
+        };
         for contest in &CONTESTS {
             assert!(contest.schemes.len() > 1, "{}", contest.name);
             for scheme in contest.schemes {

@@ -1,6 +1,7 @@
 //! Two links at once, beside each way that there is to have them: a download, a short one, and a stream that keeps a pace.
 
 mod paced;
+mod redundant;
 mod short;
 
 use anyhow::{Context, Result};
@@ -89,11 +90,16 @@ impl Link {
     }
 }
 
+/// Both, and multipath TCP.
+const TOGETHER: [Scheme; 3] = [Scheme::Bond, Scheme::Multipath("cubic"), Scheme::Multipath("bbr")];
+
 /// A way to use two links.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Scheme {
     /// Both together.
     Bond,
+    /// Both, and each piece by either.
+    Redundant,
     /// The better one.
     Best,
     /// One after the other, as it is told when the first goes dark.
@@ -109,6 +115,7 @@ impl Scheme {
     fn name(self) -> &'static str {
         match self {
             Self::Bond => "bond",
+            Self::Redundant => "bond-redundant",
             Self::Best => "srp-best",
             Self::Switch => "srp-switch",
             Self::Multipath(_) => "mptcp",
@@ -124,7 +131,7 @@ impl Scheme {
 
     fn way(self) -> Way {
         match self {
-            Self::Bond => Way::Srp(interfaces(2)),
+            Self::Bond | Self::Redundant => Way::Srp(interfaces(2)),
             // The first of each pair is no worse.
             Self::Best => Way::Srp(Vec::new()),
             Self::Switch => Way::Switch,
@@ -140,42 +147,53 @@ impl Scheme {
         links: [Link; 2],
         transfers: &[Direction],
     ) -> Result<Bond> {
+        let load = Load { transfers: transfers.to_vec(), family: Family::V4, call: false };
+        self.start_with(setting, cell, links, &load, Vec::new())
+    }
+
+    /// The same with another load, and more arguments of the mobile's.
+    fn start_with(
+        self,
+        setting: &Setting,
+        cell: &str,
+        links: [Link; 2],
+        load: &Load,
+        mobile: Vec<String>,
+    ) -> Result<Bond> {
         let [first, second] = links.map(Link::radio);
         let topology = Topology { radio: first, beside: vec![second], ..Topology::default() };
         let topology = setting.seeded(topology, cell);
-        let load = Load { transfers: transfers.to_vec(), family: Family::V4, call: false };
-        let more = (Vec::new(), PATIENCE);
-        Ok(Bond::start(topology, &self.way(), &load, process::lasthop()?, more)?)
+        Ok(Bond::start(topology, &self.way(), load, process::lasthop()?, (mobile, PATIENCE))?)
     }
 }
 
 /// The pair of a near and a far link that loses nothing, or this share on both.
-fn near_and_far(loss: f64) -> [Link; 2] {
+const fn near_and_far(loss: f64) -> [Link; 2] {
     let lost = if loss > 0.0 { Uniform(loss) } else { Nothing };
     [Link(20, 20, lost), Link(10, 150, lost)]
 }
 
-/// Runs cells of the near and the far link, each with its loss, by the better one first. What is measured says by the last
-/// argument how long it took there, and has that over the better link's, where that was asked for.
+/// Runs cells by the better link first, and then by these schemes. What is measured says by the last argument how long it took
+/// there, and has that over the better link's, where that was asked for.
 fn beside_the_better_link(
     setting: &Setting,
     report: &mut Report,
-    cells: [(&'static str, f64); 2],
+    cells: [(&'static str, [Link; 2]); 2],
+    schemes: &[Scheme],
     measure: impl Fn(Scheme, &'static str, [Link; 2], &dyn Fn(Duration) -> Option<f64>) -> Result<Row>,
 ) {
-    let [cubic, bbr] = ["cubic", "bbr"].map(Scheme::Multipath);
-    for (name, loss) in cells {
+    for (name, links) in cells {
         let alone = std::cell::Cell::new(None);
-        for scheme in [Scheme::Best, Scheme::Bond, cubic, bbr] {
+        for scheme in [Scheme::Best].into_iter().chain(schemes.iter().copied()) {
             let of_best = |took: Duration| {
                 if scheme == Scheme::Best {
                     alone.set(Some(took));
                 }
                 alone.get().map(|alone: Duration| took.as_secs_f64() / alone.as_secs_f64())
             };
-            let ours = scheme == Scheme::Bond;
+            let ours = matches!(scheme, Scheme::Bond | Scheme::Redundant);
             setting.attempt_named(report, FIGURE, scheme.peer(), ours, name, || {
-                measure(scheme, name, near_and_far(loss), &of_best)
+                measure(scheme, name, links, &of_best)
             });
         }
     }
@@ -194,6 +212,7 @@ pub(crate) fn run(setting: &Setting, report: &mut Report) {
     }
     short::run(setting, report);
     paced::run(setting, report);
+    redundant::run(setting, report);
 }
 
 fn measure(setting: &Setting, scheme: Scheme, cell: &Cell) -> Result<Row> {

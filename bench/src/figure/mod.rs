@@ -48,8 +48,10 @@ pub(crate) struct Setting {
     pub(crate) quick: bool,
     /// Only these peers, if any are named.
     pub(crate) only: Vec<String>,
-    /// Where peers are noted instead of being measured.
-    pub(crate) notes: Option<Arc<Mutex<Vec<String>>>>,
+    /// Only these cells, if any are named.
+    pub(crate) cells: Vec<String>,
+    /// Where peers and cells are noted instead of being measured.
+    pub(crate) notes: Option<Arc<Mutex<[Vec<String>; 2]>>>,
     /// Where the radio's random processes start.
     pub(crate) seed: Seed,
 }
@@ -62,37 +64,44 @@ impl Setting {
 
     /// Whether the peer of this name is to be measured.
     pub(crate) fn wants(&self, name: &str) -> bool {
-        if let Some(notes) = &self.notes {
-            let mut notes = notes.lock().unwrap_or_else(PoisonError::into_inner);
-            if !notes.iter().any(|known| known == name) {
-                notes.push(name.to_owned());
-            }
-            return false;
-        }
-        self.only.is_empty() || self.only.iter().any(|only| only == name)
+        !self.note(0, name) && (self.only.is_empty() || self.only.iter().any(|only| only == name))
     }
 
-    /// Refuses a peer that none of the figures has, before anything is measured.
+    fn wants_cell(&self, name: &str) -> bool {
+        !self.note(1, name) && (self.cells.is_empty() || self.cells.iter().any(|cell| cell == name))
+    }
+
+    /// Whether names are noted instead of being measured.
+    fn note(&self, kind: usize, name: &str) -> bool {
+        if let Some(notes) = &self.notes {
+            let known = &mut notes.lock().unwrap_or_else(PoisonError::into_inner)[kind];
+            if !known.iter().any(|known| known == name) {
+                known.push(name.to_owned());
+            }
+        }
+        self.notes.is_some()
+    }
+
+    /// Refuses a peer or a cell that none of the figures has, before anything is measured.
     ///
     /// # Errors
     ///
     /// Names it, and those that there are.
     pub(crate) fn check(&self, figures: &[fn(&Self, &mut Report)]) -> Result<()> {
-        let notes = Arc::new(Mutex::new(Vec::new()));
+        let notes = Arc::new(Mutex::new(Default::default()));
         let noting = Self { notes: Some(Arc::clone(&notes)), ..self.clone() };
         for figure in figures {
             figure(&noting, &mut Report::new(false));
         }
-        let known = std::mem::take(&mut *notes.lock().unwrap_or_else(PoisonError::into_inner));
-        self.refuse_others(&known)
+        let [peers, cells] =
+            std::mem::take(&mut *notes.lock().unwrap_or_else(PoisonError::into_inner));
+        self.refuse_others(&peers)?;
+        refuse_unknown("cell", &self.cells, &cells)
     }
 
     /// Refuses a peer that is not among the `known`.
     fn refuse_others(&self, known: &[String]) -> Result<()> {
-        match self.only.iter().find(|only| !known.contains(only)) {
-            Some(only) => bail!("there is no peer `{only}` here; there are: {}", known.join(", ")),
-            None => Ok(()),
-        }
+        refuse_unknown("peer", &self.only, known)
     }
 
     /// Measures `peer`, unless others were asked for; a failure is a row too, and for ours a
@@ -118,7 +127,8 @@ impl Setting {
         cell: impl Display,
         measure: impl FnOnce() -> Result<Row>,
     ) {
-        if self.wants(&name.to_string()) {
+        let wanted = [self.wants(&name.to_string()), self.wants_cell(&cell.to_string())];
+        if wanted == [true; 2] {
             let failed = |error| Row::failed(figure, name, cell, &error, matters);
             report.row(&measure().unwrap_or_else(failed));
         }
@@ -128,6 +138,13 @@ impl Setting {
     fn seeded(&self, mut topology: Topology, cell: impl Display) -> Topology {
         topology.seed = self.seed.child(&cell.to_string());
         topology
+    }
+}
+
+fn refuse_unknown(what: &str, named: &[String], known: &[String]) -> Result<()> {
+    match named.iter().find(|name| !known.contains(name)) {
+        Some(name) => bail!("there is no {what} `{name}` here; there are: {}", known.join(", ")),
+        None => Ok(()),
     }
 }
 

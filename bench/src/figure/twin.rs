@@ -424,8 +424,13 @@ mod tests {
     fn a_wrong_condition_is_named_with_those_that_there_are() {
         let options =
             Options { jobs: None, runs: None, conditions: vec!["fade".into()], simulated: true };
-        let setting =
-            Setting { quick: false, only: Vec::new(), notes: None, seed: Seed::from_u64(1) };
+        let setting = Setting {
+            quick: false,
+            only: Vec::new(),
+            cells: Vec::new(),
+            notes: None,
+            seed: Seed::from_u64(1),
+        };
         let told = chosen(&options, &setting).unwrap_err().to_string();
         assert!(told.contains("`fade`") && told.contains("fades; gaps; gaps untold"), "{told}");
     }

@@ -6,19 +6,20 @@ use lasthop_lab::topology::Topology;
 use lasthop_radio::Direction;
 use lasthop_units::Duration;
 
-use super::{FIGURE, Link, Scheme, beside_the_better_link};
+use super::{FIGURE, Link, Scheme, TOGETHER, beside_the_better_link, near_and_far};
 use crate::figure::Setting;
 use crate::report::{Report, Row};
 
-const CELLS: [(&str, f64); 2] = [("paced-loss-0", 0.0), ("paced-loss-5", 0.05)];
+const CELLS: [(&str, [Link; 2]); 2] =
+    [("paced-loss-0", near_and_far(0.0)), ("paced-loss-5", near_and_far(0.05))];
 /// 2 Mbit/s.
-const PACE: Pace = Pace { every: Duration::from_millis(2), length: 500 };
+pub(super) const PACE: Pace = Pace { every: Duration::from_millis(2), length: 500 };
 /// The delay claimed, over the better link's: in 99 of 100 the far link must not be noticed. What is left is chance.
 const MOST: f64 = 1.25;
 
 /// Runs all cells.
 pub(super) fn run(setting: &Setting, report: &mut Report) {
-    beside_the_better_link(setting, report, CELLS, |scheme, name, links, of_best| {
+    beside_the_better_link(setting, report, CELLS, &TOGETHER, |scheme, name, links, of_best| {
         let ours = scheme == Scheme::Bond;
         let Paced { delays, far } = measure(setting, scheme, name, links)?;
         let at = |percent: usize| delays[(delays.len() * percent / 100).min(delays.len() - 1)];

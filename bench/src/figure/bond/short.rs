@@ -6,12 +6,13 @@ use anyhow::{Result, bail};
 use lasthop_lab::transfer::Direction;
 use lasthop_units::Duration;
 
-use super::{FIGURE, Link, Scheme, beside_the_better_link};
+use super::{FIGURE, Link, Scheme, TOGETHER, beside_the_better_link, near_and_far};
 use crate::figure::Setting;
 use crate::report::{Report, Row};
 
 const SIZE: u64 = 100_000;
-const CELLS: [(&str, f64); 2] = [("100-kB-loss-0", 0.0), ("100-kB-loss-5", 0.05)];
+const CELLS: [(&str, [Link; 2]); 2] =
+    [("100-kB-loss-0", near_and_far(0.0)), ("100-kB-loss-5", near_and_far(0.05))];
 /// The time claimed, over the better link's.
 const MOST: f64 = 1.05;
 /// From the start of a scheme on, until all links are in use.
@@ -19,7 +20,7 @@ const SETTLE: Duration = Duration::from_secs(2);
 
 /// Runs all cells.
 pub(super) fn run(setting: &Setting, report: &mut Report) {
-    beside_the_better_link(setting, report, CELLS, |scheme, name, links, of_best| {
+    beside_the_better_link(setting, report, CELLS, &TOGETHER, |scheme, name, links, of_best| {
         let ours = scheme == Scheme::Bond;
         let mut times = measure(setting, scheme, name, links)?;
         times.sort_unstable();
