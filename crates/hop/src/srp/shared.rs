@@ -1,8 +1,8 @@
 //! Which paths share a bottleneck: those whose queues rise together.
 //!
 //! As RFC 8382 has it, one-way delays are told by the receiver's stamps, are gathered over base intervals, and say nothing
-//! where no queue is to be seen. Its summary statistics (section 3.2) are made for queues that fill and overflow, and are alike
-//! for two links that are alike. Here the delays themselves are compared, interval by interval: one queue is one and the same
+//! where no queue is to be seen. Its summary statistics (section 3.2) are taken over many seconds, in which two links that are
+//! alike may agree. Here the delays themselves are compared, interval by interval: one queue is one and the same
 //! series for all who pass it, but for the way from there to the receiver, which is a lag. Two queues of two paths that are
 //! equal in all can be in step for a while; so paths that are suspected grow by different steps from then on, by which two
 //! queues fall out of step, and one does not.
