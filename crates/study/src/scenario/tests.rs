@@ -337,6 +337,8 @@ fn impossible_values_are_refused_with_their_place() {
     refuses("backward.loss = \"none\"", down, "link.radio-east.backward.loss", "fade", "");
     refuses("give-up = \"600s\"", "give-up = \"0s\"", "give-up", "is zero", "");
     refuses("\"100kB\"", "\"0 B\"", "flow.0.traffic.file.size", "nothing would be sent", "");
+    let once = "once = true\nto = \"server\"";
+    refuses("to = \"server\"", once, "flow.0.once", "is for datagrams", "voice");
     refuses("mss = 216", "mss = 4", "tcp.mobile.mss", "4 is not between", "");
     let huge = "mss = 216, send-buffer = \"1025MiB\"";
     refuses("mss = 216", huge, "tcp.mobile.send-buffer", "is more than 1 GiB", "4MiB");
