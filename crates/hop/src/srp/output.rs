@@ -80,9 +80,12 @@ impl Srp {
             }
         }
         if free && !has_data && self.paths[p].window.is_none() {
+            let packets = !self.leaves_packets(p);
             let path = &mut self.paths[p];
             let (loss, datagram) = (path.loss(), path.full_datagram());
-            if let Some(contents) = path.copies.choose(now, &path.recovery, loss, datagram) {
+            if let Some(contents) =
+                path.copies.choose(now, &path.recovery, (loss, packets), datagram)
+            {
                 return self.poll_copy(now, p, contents, out);
             }
         }
@@ -266,7 +269,11 @@ impl Srp {
                         // The next datagram has more room.
                         return;
                     }
-                    contents[before..].iter().for_each(|sent| self.streams.on_sent_twice(*sent));
+                    // What the first path lost is not repeated while this is on its way, unless that would come sooner.
+                    if self.comes_first(p, other) {
+                        let sent = contents[before..].iter();
+                        sent.for_each(|sent| self.streams.on_sent_twice(*sent));
+                    }
                 }
                 self.paths[other].twice.pop();
             }
@@ -353,6 +360,8 @@ impl Srp {
         let lane = if with_packets { self.packets.take() } else { None };
         let mut lane = lane.map(|lane| (lane, self.hop_view(&self.paths[p])));
         let (rate, full) = (self.pacing_rate(), self.paths[p].mtu.current());
+        let (number, is_idle) =
+            (self.paths[p].recovery.log().next_number(), self.paths[p].is_mostly_idle());
         let (streams, clients, copies) =
             (&mut self.streams, &mut self.clients, &mut self.paths[p].copies);
         let mut written: SmallVec<[Written; 4]> = SmallVec::new();
@@ -367,8 +376,12 @@ impl Srp {
             let fresh = |fresh| copies.earn(fresh);
             written.extend(streams.write_little(policy, w, contents, clients, (rate, full), fresh));
         }
+        let before_lost = w.len();
         for policy in all() {
             streams.write_lost(policy, w, contents, clients, rate, |fresh| copies.earn(fresh));
+        }
+        if w.len() > before_lost && is_idle {
+            copies.add_repair(number);
         }
         // Whose packets, and whose streams, have had their turn for nothing: what they have does not fit, or has no credit.
         let (mut no_packets, mut no_streams) = (Hosts::default(), Hosts::default());

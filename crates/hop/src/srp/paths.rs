@@ -1,6 +1,6 @@
 //! Several paths under one association: which there are, and which is to carry what comes next.
 
-use lasthop_units::{Bytes, Rate, Time};
+use lasthop_units::{Bytes, Duration, Rate, Time};
 use smallvec::SmallVec;
 
 use super::Srp;
@@ -62,11 +62,23 @@ impl Srp {
             places.sort_by_key(|p| {
                 let path = &self.paths[*p];
                 // Of those whose rate is not known the first.
-                let arrival = path.is_measured().then(|| path.arrival());
+                let arrival = match path.is_measured() {
+                    true => Some(path.arrival()),
+                    false => self.is_nearest(*p).then_some(Duration::ZERO),
+                };
                 (!path.carries(), arrival.is_none(), arrival)
             });
         }
         places
+    }
+
+    /// Whether a path has a good part less delay than all others. It is measured by what is sent then, though that be little.
+    fn is_nearest(&self, p: usize) -> bool {
+        let least = |path: &Path| path.rate.rtt_min();
+        let own = least(&self.paths[p]);
+        let mut others =
+            self.paths.iter().enumerate().filter(|(n, path)| *n != p && path.carries());
+        others.all(|(_, path)| own + own / LITTLE_LATER < least(path))
     }
 
     /// Whether a path may carry what is of a policy.
@@ -146,6 +158,18 @@ impl Srp {
     pub(super) fn has_twice(&self, p: usize) -> bool {
         let others = || self.paths.iter().enumerate().filter(|(other, _)| *other != p);
         self.paths[p].carries() && others().any(|(_, other)| other.twice.waits())
+    }
+
+    /// Whether packets wait that this path was the first to carry, for another one that answers.
+    pub(super) fn leaves_packets(&self, p: usize) -> bool {
+        let mut others = self.paths.iter().enumerate().filter(|(other, _)| *other != p);
+        self.paths[p].twice.waits() && others.any(|(_, other)| other.carries())
+    }
+
+    /// Whether what one path was the first to carry comes by another before the first would have repeated it.
+    pub(super) fn comes_first(&self, second: usize, first: usize) -> bool {
+        let repeated = self.paths[first].srtt() + self.paths[first].arrival();
+        self.paths[second].arrival() <= repeated
     }
 
     /// What a path costs has changed: as this end says, which tells the peer, or as the peer does.

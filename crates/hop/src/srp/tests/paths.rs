@@ -338,3 +338,79 @@ fn a_short_transfer_waits_for_no_slower_path() {
         }
     }
 }
+
+/// The 99th percentile of how long writes of 500 bytes, one every 2 ms, are on their way in order.
+fn paced_p99(ways: &[Way], policy: Policy, seed: u64) -> Duration {
+    const SIZE: usize = 500;
+    const EVERY: Duration = Duration::from_millis(2);
+    let mut w = Bond::new(seed, ways);
+    let id = w.ends[1].open().unwrap();
+    w.ends[1].set_policy(id, policy);
+    let (mut next, mut written, mut due, mut delays) = (Time::ZERO, 0, VecDeque::new(), vec![]);
+    let until = Time::from_secs(60);
+    while w.now < until {
+        while next <= w.now {
+            due.push_back(next);
+            next += EVERY;
+        }
+        while written < due.len() * SIZE
+            && let Ok(room) = w.ends[1].send_space(id)
+            && !room.is_empty()
+        {
+            let n = room.len().min(due.len() * SIZE - written);
+            w.ends[1].commit(id, n);
+            written += n;
+        }
+        w.step(next.min(until));
+        let came = w.ends[0].received(id).len() / SIZE * SIZE;
+        w.ends[0].consume(id, came);
+        written -= came;
+        for sent in due.drain(..came / SIZE) {
+            if sent >= Time::from_secs(5) {
+                delays.push(w.now - sent);
+            }
+        }
+    }
+    delays.sort_unstable();
+    delays[delays.len() * 99 / 100]
+}
+
+/// SRP-39: what keeps a pace is late where it is lost, by a round trip of the path that brings it first, and seldom by two.
+#[test]
+fn a_paced_stream_is_late_by_one_round_trip() {
+    let ms = Duration::from_millis;
+    for ways in [&[(20, 20, 0.05), (10, 150, 0.05)][..], &[(20, 20, 0.05)]] {
+        let mut all: Vec<_> = (0..4).map(|seed| paced_p99(ways, Policy::Speed, seed)).collect();
+        all.sort_unstable();
+        assert!(all[3] < ms(75), "{all:?} by {ways:?}");
+    }
+}
+
+/// SRP-39: which path is the first one makes no difference: what is little goes by the nearest, though its rate was never
+/// measured and another one's was.
+#[test]
+fn the_order_of_paths_does_not_count() {
+    let ms = Duration::from_millis;
+    let late = paced_p99(&[(10, 150, 0.0), (20, 20, 0.0)], Policy::Speed, 1);
+    assert!(late < ms(25), "{late:?}");
+    // The near path joins when the far one is known.
+    let mut w = Bond::new(1, &[(10, 150, 0.0), (20, 20, 0.0)]);
+    w.dark.push((1, Time::ZERO, Time::from_secs(4)));
+    Download::run(&mut w, 2_000_000, Time::from_secs(5));
+    while w.step(Time::from_secs(6)) {}
+    let begun = w.now;
+    let got = Download::run(&mut w, 100_000, Time::from_secs(20));
+    let took = got.came.last().unwrap().0.since(begun);
+    assert!(took < ms(250), "{took:?}");
+}
+
+/// SRP-43: a second path that is far keeps nothing waiting that the first would have repeated sooner.
+#[test]
+fn what_is_redundant_is_no_later_than_by_speed() {
+    let ways = [(20, 20, 0.05), (10, 150, 0.05)];
+    for seed in 0..2 {
+        let of = |policy| paced_p99(&ways, policy, seed);
+        let (redundant, speed) = (of(Policy::Redundant), of(Policy::Speed));
+        assert!(redundant <= speed * 11 / 10, "{seed}: {redundant:?} and {speed:?}");
+    }
+}
