@@ -200,9 +200,11 @@ impl Transits {
     pub(super) fn send(&mut self, turn: &mut Turn<'_>) {
         let Self { outlets, active, .. } = self;
         active.retain(|id| {
-            let Some(Outlet { udp, route, on, .. }) = outlets.get_mut(id) else { return false };
+            let Some(Outlet { udp, route, on, back, .. }) = outlets.get_mut(id) else {
+                return false;
+            };
             udp.send(turn, &mut |out| on.pop(out).map(|len| (*route, len)));
-            udp.readable() || udp.is_blocked()
+            udp.readable() || udp.is_blocked() || !back.bytes.is_empty()
         });
     }
 

@@ -1,6 +1,6 @@
 //! Links that lead to other bases than that where the session is: those bases pass on what goes by them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use lasthop_control::Report;
 use lasthop_hop::seal::PublicKey;
@@ -30,6 +30,8 @@ pub(super) struct Transits {
     asked: BTreeMap<usize, Asked>,
     /// What a base, the first, has granted of another.
     granted: BTreeMap<(usize, usize), TransitGrant>,
+    /// Who has refused that of whom, as was logged.
+    refused: BTreeSet<(usize, usize)>,
     /// When bases that have granted nothing are asked again.
     again: Time,
     /// Links may lead elsewhere than hops know.
@@ -56,11 +58,14 @@ impl MobileRole {
         if !self.links.any_leads() || !self.resumed {
             return false;
         }
-        let mut some = false;
+        let (mut some, is_due) = (false, self.transits.again <= core.now);
         for via in 0..self.stations.len() {
             if via != self.here && self.links.leads_to(via) {
-                some |= self.ask_for_transit(core, via);
+                some |= self.ask_for_transit(core, via, is_due);
             }
+        }
+        if is_due {
+            self.transits.again = core.now + ASK_AGAIN;
         }
         some |= self.transits.changed;
         if std::mem::take(&mut self.transits.changed) {
@@ -79,24 +84,18 @@ impl MobileRole {
         (self.resumed && (0..self.stations.len()).any(lacks)).then_some(self.transits.again)
     }
 
-    fn ask_for_transit(&mut self, core: &mut Core, via: usize) -> bool {
+    /// Asks a base to pass on, if it was not asked lately.
+    fn ask_for_transit(&mut self, core: &mut Core, via: usize, is_due: bool) -> bool {
         let to = self.here;
         let Some(key) = self.stations[to].config.key else { return false };
-        let is_due = self.transits.again <= core.now;
         if self.stations[via].part.is_none() && !is_due {
             return false;
         }
-        let Some(part) = self.open_hop(core, via) else {
-            self.transits.again = core.now + ASK_AGAIN;
-            return false;
-        };
+        let Some(part) = self.open_hop(core, via) else { return false };
         let asked = Asked { part, to };
         let is_known = self.transits.asked.get(&via) == Some(&asked)
             && (self.transits.granted.contains_key(&(via, to)) || !is_due);
         if is_known || !core.hop.get(part).is_some_and(|hop| hop.is_up()) {
-            if is_due {
-                self.transits.again = core.now + ASK_AGAIN;
-            }
             return false;
         }
         let (mut question, now) = (Vec::new(), core.now);
@@ -108,7 +107,6 @@ impl MobileRole {
             return false;
         }
         self.transits.asked.insert(via, asked);
-        self.transits.again = now + ASK_AGAIN;
         true
     }
 
@@ -124,9 +122,10 @@ impl MobileRole {
         let (by, of) = (self.stations[via].name(), self.stations[to].name());
         match grant {
             Some(_) => tracing::info!(base = by, to = of, "the base passes on"),
-            None => {
-                tracing::warn!(base = by, to = of, "the base does not pass on: has it [[peers]]?")
+            None if self.transits.refused.insert((via, to)) => {
+                tracing::warn!(base = by, to = of, "the base does not pass on: has it [[peers]]?");
             }
+            None => {}
         }
         // It passes on to one base.
         self.transits.granted.retain(|(granted_by, _), _| *granted_by != via);
@@ -180,7 +179,7 @@ impl MobileRole {
             return Ok(());
         }
         tracing::info!(link = self.links.name(link), base = self.stations[i].name(), "link leads");
-        self.transits.changed = true;
+        (self.transits.changed, self.transits.again) = (true, core.now);
         // Where no link leads any more the session does not stay.
         if self.links.all_lead_elsewhere(self.here) {
             self.move_to(core, i);
