@@ -469,7 +469,7 @@ fn bad_datagrams_are_marked() {
     let frames = [
         framed(&of_kind(1, 143)),
         framed(&of_kind(2, 340)),
-        framed(&of_kind(9, 40)),
+        framed(&of_kind(12, 40)),
         framed(&later),
         framed(&no_tag),
         ethernet(ETHERTYPE_HOP, &short),

@@ -360,8 +360,6 @@ impl Srp {
         let lane = if with_packets { self.packets.take() } else { None };
         let mut lane = lane.map(|lane| (lane, self.hop_view(&self.paths[p])));
         let (rate, full) = (self.pacing_rate(), self.paths[p].mtu.current());
-        let (number, is_idle) =
-            (self.paths[p].recovery.log().next_number(), self.paths[p].is_mostly_idle());
         let (streams, clients, copies) =
             (&mut self.streams, &mut self.clients, &mut self.paths[p].copies);
         let mut written: SmallVec<[Written; 4]> = SmallVec::new();
@@ -376,12 +374,8 @@ impl Srp {
             let fresh = |fresh| copies.earn(fresh);
             written.extend(streams.write_little(policy, w, contents, clients, (rate, full), fresh));
         }
-        let before_lost = w.len();
         for policy in all() {
             streams.write_lost(policy, w, contents, clients, rate, |fresh| copies.earn(fresh));
-        }
-        if w.len() > before_lost && is_idle {
-            copies.add_repair(number);
         }
         // Whose packets, and whose streams, have had their turn for nothing: what they have does not fit, or has no credit.
         let (mut no_packets, mut no_streams) = (Hosts::default(), Hosts::default());

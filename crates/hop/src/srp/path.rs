@@ -22,8 +22,6 @@ use crate::stats::PathStats;
 /// The rate before any is measured.
 const RATE_UNKNOWN: Rate = Rate::from_mbps(10);
 
-/// A path is mostly idle where no more than such a part of what may be on its way is.
-const IDLE_PART: u64 = 4;
 /// A path of which nothing is known may be no faster than this, with so many datagrams sent at once.
 const RATE_LEAST: Rate = Rate::from_bps(300_000);
 const FIRST_FLIGHT: usize = 10;
@@ -173,11 +171,6 @@ impl Path {
     /// No more may be on its way.
     pub(super) fn is_full(&self) -> bool {
         self.recovery.log().inflight() >= self.inflight_limit()
-    }
-
-    /// Most of what the path could carry it does not.
-    pub(super) fn is_mostly_idle(&self) -> bool {
-        IDLE_PART * self.recovery.log().inflight() <= self.inflight_limit()
     }
 
     /// Something is on its way that is to be acknowledged.
