@@ -7,10 +7,9 @@ use lasthop_hop::seal::PublicKey;
 use lasthop_wire::mhp::transit::TransitMessage;
 
 use super::BaseConfig;
-use super::role::BaseRole;
-use crate::backhaul::BaseAssociationId;
+use crate::backhaul::{BaseAssociationId, WithPeers};
 use crate::config::HopAddress;
-use crate::driver::CoreOf;
+use crate::driver::Core;
 
 /// Where other bases serve mobiles, by their keys.
 pub(super) struct TransitTargets(BTreeMap<[u8; 32], SocketAddr>);
@@ -28,9 +27,9 @@ impl TransitTargets {
     }
 
     /// Takes a mobile's question, and answers it. False if the message is none.
-    pub(super) fn handle(
+    pub(super) fn handle<W>(
         &self,
-        core: &mut CoreOf<BaseRole>,
+        core: &mut Core<WithPeers, W>,
         id: BaseAssociationId,
         message: &[u8],
     ) -> bool {
