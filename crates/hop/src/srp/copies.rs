@@ -83,18 +83,14 @@ impl Copies {
         }
         let heavy = loss > LOSS_HEAVY;
         while let Some(sent) = recovery.log().get(self.next) {
-            let is_worth = |content: &Content| match content {
-                Content::Data { .. } => true,
-                Content::Packet(_) => packets,
-                _ => false,
-            };
-            let copy: SmallVec<[Content; 4]> =
-                sent.contents.iter().copied().filter(is_worth).collect();
+            let goes = |content: &Content| packets || !matches!(content, Content::Packet(_));
+            let data = |c: &Content| matches!(c, Content::Data { .. } | Content::Packet(_));
+            let data = sent.contents.iter().any(|content| goes(content) && data(content));
             let wanted = if heavy && sent.size < SMALL { 2 } else { 1 };
-            let is_missing = sent.fate == Fate::Unknown && sent.purpose == Purpose::Usual;
-            if is_missing && !copy.is_empty() && self.made < wanted {
+            let worth = sent.fate == Fate::Unknown && sent.purpose == Purpose::Usual && data;
+            if worth && self.made < wanted {
                 self.made += 1;
-                return Some(copy);
+                return Some(sent.contents.iter().copied().filter(goes).collect());
             }
             self.next += 1;
             self.made = 0;

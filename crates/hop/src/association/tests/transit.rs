@@ -352,5 +352,5 @@ fn bytes_are_exact_whichever_way_a_path_leads() {
         assert_eq!(got, sent, "seed {seed}");
         passed += w.passed[1];
     }
-    assert!(passed > 5_000, "{passed}");
+    assert!(passed > 2_000, "{passed}");
 }
