@@ -93,15 +93,12 @@ pub(super) fn from_files(
         if cap == Some(Bytes::ZERO) {
             return wrong(format!("{interface}: `cap` leaves it nothing to carry"));
         }
-        let base = base.map(|base| {
-            let known = bases.iter().position(|name| *name == base).filter(|_| bases.len() > 1);
-            known.ok_or_else(|| {
-                let why =
-                    format!("`[[links]]`: {interface}: no base in [[bases]] is called `{base}`");
-                ConfigError::Contradiction(why)
-            })
-        });
-        links.push(LinkConfig { name, interface, status, cap, base: base.transpose()? });
+        let at = |base: &String| bases.iter().position(|name| name == base);
+        let known = base.as_ref().and_then(at).filter(|_| bases.len() > 1);
+        if let (Some(base), None) = (base, known) {
+            return wrong(format!("{interface}: no base in [[bases]] is called `{base}`"));
+        }
+        links.push(LinkConfig { name, interface, status, cap, base: known });
     }
     Ok((links, all))
 }

@@ -125,7 +125,7 @@ pub struct MobileEnd<K: MobileLink> {
     /// Paths by which another base passes on what is sent, and by what it knows that.
     pub(super) transits: SmallVec<[(PathId, TransitGrant); 1]>,
     /// The next datagram of a path that proves to such a base where this end is.
-    pub(super) proofs: SmallVec<[(PathId, TransitCheck); 1]>,
+    pub(super) proofs: SmallVec<[TransitCheck; 1]>,
     pub(super) association: Association<K::Address, K::Transport, K::Link>,
     pub(super) pending: Option<PendingQuestion<K::Question>>,
     /// Questions sent.
@@ -209,7 +209,7 @@ impl<K: MobileLink> MobileEnd<K> {
     /// [address](Self::set_base_address) and has granted that; or without one. What comes back comes as it is.
     pub fn set_transit(&mut self, path: PathId, grant: Option<TransitGrant>) {
         self.transits.retain(|(known, _)| *known != path);
-        self.proofs.retain(|(known, _)| *known != path);
+        self.proofs.retain(|proof| proof.path != path.0);
         self.transits.extend(grant.map(|grant| (path, grant)));
     }
 
@@ -227,7 +227,8 @@ impl<K: MobileLink> MobileEnd<K> {
 
     /// The next proof of where this end is.
     fn poll_proof(&mut self, out: &mut [u8]) -> Option<Transmit<K::Address>> {
-        let (path, proof) = self.proofs.pop()?;
+        let proof = self.proofs.pop()?;
+        let path = PathId(proof.path);
         out.get_mut(..TransitCheck::LEN)?.copy_from_slice(&proof.to_bytes());
         Some(Transmit { path, to: self.bases.of(path)?, len: TransitCheck::LEN })
     }

@@ -76,9 +76,13 @@ impl Srp {
     fn is_nearest(&self, p: usize) -> bool {
         let least = |path: &Path| path.rate.rtt_min();
         let own = least(&self.paths[p]);
-        let mut others =
-            self.paths.iter().enumerate().filter(|(n, path)| *n != p && path.carries());
-        others.all(|(_, path)| own + own / LITTLE_LATER < least(path))
+        let mut others = self.others(p).filter(|path| path.carries());
+        others.all(|path| own + own / LITTLE_LATER < least(path))
+    }
+
+    /// All paths but this one.
+    fn others(&self, p: usize) -> impl Iterator<Item = &Path> {
+        self.paths.iter().enumerate().filter(move |(other, _)| *other != p).map(|(_, path)| path)
     }
 
     /// Whether a path may carry what is of a policy.
@@ -156,14 +160,12 @@ impl Srp {
 
     /// Whether another path has carried something that this one is to carry too, as soon as it has air to spare.
     pub(super) fn has_twice(&self, p: usize) -> bool {
-        let others = || self.paths.iter().enumerate().filter(|(other, _)| *other != p);
-        self.paths[p].carries() && others().any(|(_, other)| other.twice.waits())
+        self.paths[p].carries() && self.others(p).any(|other| other.twice.waits())
     }
 
     /// Whether packets wait that this path was the first to carry, for another one that answers.
     pub(super) fn leaves_packets(&self, p: usize) -> bool {
-        let mut others = self.paths.iter().enumerate().filter(|(other, _)| *other != p);
-        self.paths[p].twice.waits() && others.any(|(_, other)| other.carries())
+        self.paths[p].twice.waits() && self.others(p).any(Path::carries)
     }
 
     /// Whether what one path was the first to carry comes by another before the first would have repeated it.
@@ -196,7 +198,7 @@ impl Srp {
 
     /// A path does not answer, or may carry nothing more, and others do: what was on its way there is sent by them.
     pub(super) fn leave_silent(&mut self, now: Time, p: usize) {
-        if self.paths.iter().enumerate().any(|(other, path)| other != p && path.carries()) {
+        if self.others(p).any(Path::carries) {
             self.take_back(now, p);
         }
     }

@@ -230,8 +230,8 @@ impl<A: Copy + Eq, T: Transport> Mobile<A, T> {
         let Some(proof) = grants.find_map(|(_, grant)| transits::answer(grant, &challenge)) else {
             return false;
         };
-        self.proofs.retain(|(known, _)| *known != path);
-        self.proofs.push((path, proof));
+        self.proofs.retain(|known| known.path != proof.path);
+        self.proofs.push(proof);
         true
     }
 
