@@ -14,7 +14,7 @@ use lasthop_wire::agent::beside;
 use lasthop_wire::datagram::{
     self, CookieReply, Hello, Limits, PlainInit, PlainReply, Token, Transit, TransitCheck, Unknown,
 };
-use lasthop_wire::frame::{Ack, Frame, PacketFrame, Writer};
+use lasthop_wire::frame::{Ack, Frame, PacketFrame, PacketHeader, Writer};
 use lasthop_wire::ip::{Addresses, Header, Protocol};
 use lasthop_wire::mobile_tcp::{
     CONTROL_HEADER, Cid, Code, Control, DATA_HEADER, DataHeader, ETHERTYPE, ETHERTYPE_HOP,
@@ -588,6 +588,7 @@ fn frames_with_packets() -> Vec<u8> {
         after: 2,
         patience_ms: 300,
         ce: false,
+        header: PacketHeader::Whole,
         part: None,
         data: &v4,
     };
@@ -599,6 +600,9 @@ fn frames_with_packets() -> Vec<u8> {
         // A part is not an IP packet, whatever it begins with, and neither is what begins with 9.
         PacketFrame { number: 70_002, after: 0, part: Some((1400, 1403)), data: b"Ebc", ..whole },
         PacketFrame { number: 70_003, after: 0, data: b"\x9abc", ..whole },
+        PacketFrame { number: 70_004, header: PacketHeader::Kept, ..whole },
+        // What is left of another one begins with its identification.
+        PacketFrame { number: 70_005, header: PacketHeader::LeftOut(1), data: &v4[24..], ..whole },
     ] {
         assert!(writer.put(&Frame::Packet(frame)));
     }
@@ -619,6 +623,7 @@ fn packets_beside_streams_are_read_with_what_they_hold() {
         "lasthop_srp.packet.flow",
         "lasthop_srp.packet.after",
         "lasthop_srp.packet.before",
+        "lasthop_srp.packet.headers",
         "lasthop_srp.packet.patience",
         "lasthop_srp.packet.ce",
         "lasthop_srp.packet.offset",
@@ -632,19 +637,20 @@ fn packets_beside_streams_are_read_with_what_they_hold() {
     let Some(read) = fields(&frames, &asked) else { return };
     let expected = [
         "SRP",
-        "0x14,0x16,0x15,0x14",
-        "70000,70001,70002,70003",
-        "1023,1023,1023,1023",
-        "2,0,0,0",
-        "69998",
-        "300,300,300,300",
-        "0,1,0,0",
+        "0x14,0x16,0x15,0x14,0x18,0x1c",
+        "70000,70001,70002,70003,70004,70005",
+        "1023,1023,1023,1023,1023,1023",
+        "2,0,0,0,2,2",
+        "69998,70002,70003",
+        "70004",
+        "300,300,300,300,300,300",
+        "0,1,0,0,0,0",
         "1400",
         "1403",
-        "33,49,3,3",
-        "192.0.2.53",
+        "33,49,3,3,33,9",
+        "192.0.2.53,192.0.2.53",
         "::1",
-        "53,9",
+        "53,9,53",
         "",
     ];
     assert_eq!(read[2], expected);

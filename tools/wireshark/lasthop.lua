@@ -401,6 +401,8 @@ local FRAME_TYPES = {
     [0x0a] = "Close",
     [0x0b] = "Priority",
     [0x0c] = "Client",
+    [0x0d] = "Policy",
+    [0x0e] = "Path status",
     [0x10] = "Stream, to the datagram's end",
     [0x11] = "Stream, to the datagram's end, last",
     [0x12] = "Stream",
@@ -409,6 +411,14 @@ local FRAME_TYPES = {
     [0x15] = "Part of a packet",
     [0x16] = "Packet that met congestion",
     [0x17] = "Part of a packet that met congestion",
+    [0x18] = "Packet whose headers are kept",
+    [0x19] = "Part of a packet whose headers are kept",
+    [0x1a] = "Packet whose headers are kept, met congestion",
+    [0x1b] = "Part of a packet whose headers are kept, met congestion",
+    [0x1c] = "Packet without headers",
+    [0x1d] = "Part of a packet without headers",
+    [0x1e] = "Packet without headers that met congestion",
+    [0x1f] = "Part of a packet without headers that met congestion",
 }
 local MAX_ACK_SPAN = 8192
 local PACKET_MAX = 65535
@@ -436,6 +446,11 @@ local s = {
     size = ProtoField.uint64("lasthop_srp.size", "Bytes that the sender had sent"),
     priority = ProtoField.uint64("lasthop_srp.priority", "Priority"),
     client = ProtoField.uint64("lasthop_srp.client", "Host"),
+    policy = ProtoField.uint64("lasthop_srp.policy", "Policy"),
+    path = ProtoField.uint64("lasthop_srp.path", "Path"),
+    cost = ProtoField.uint64("lasthop_srp.path.cost", "Cost"),
+    below = ProtoField.uint64(
+        "lasthop_srp.path.below", "Helps below (bit/s) those that cost less"),
     packet = ProtoField.uint64("lasthop_srp.packet", "Packet"),
     packet_flow = ProtoField.uint64("lasthop_srp.packet.flow", "Flow"),
     packet_after = ProtoField.uint64(
@@ -443,6 +458,9 @@ local s = {
     packet_before = ProtoField.uint64("lasthop_srp.packet.before", "To be delivered first"),
     packet_patience = ProtoField.uint64("lasthop_srp.packet.patience", "Patience (ms)"),
     packet_ce = ProtoField.bool("lasthop_srp.packet.ce", "Congestion was met"),
+    packet_distance = ProtoField.uint64(
+        "lasthop_srp.packet.distance", "Numbers back to the one with its headers"),
+    packet_headers = ProtoField.uint64("lasthop_srp.packet.headers", "Has the same headers"),
     packet_offset = ProtoField.uint64("lasthop_srp.packet.offset", "Offset"),
     packet_total = ProtoField.uint64("lasthop_srp.packet.total", "Bytes of the whole packet"),
     packet_len = ProtoField.uint64("lasthop_srp.packet.len", "Length"),
@@ -569,12 +587,18 @@ local function add_packet_data(tree, tvb, pinfo, root)
 end
 
 local function add_packet(tree, tvb, at, kind, pinfo, root)
-    local start, number, after, offset, total, len = at, nil, nil, nil, nil, nil
+    local start, number, after, distance, offset, total, len = at, nil, nil, nil, nil, nil, nil
     at, number = add_varint(tree, s.packet, tvb, at)
     at = add_varint(tree, s.packet_flow, tvb, at)
     at, after = add_varint(tree, s.packet_after, tvb, at)
     at = add_varint(tree, s.packet_patience, tvb, at)
-    local part = kind % 2 == 1
+    local part, without = kind % 2 == 1, kind >= 0x1c
+    if without then
+        at, distance = add_varint(tree, s.packet_distance, tvb, at)
+        if not at or distance == UInt64.new(0) or distance >= number then
+            return nil
+        end
+    end
     if part then
         at, offset = add_varint(tree, s.packet_offset, tvb, at)
         at, total = add_varint(tree, s.packet_total, tvb, at)
@@ -589,12 +613,15 @@ local function add_packet(tree, tvb, at, kind, pinfo, root)
     if total > most or offset > total or len > total - offset then
         return nil
     end
-    tree:add(s.packet_ce, tvb(start, 0), kind >= 0x16):set_generated()
+    tree:add(s.packet_ce, tvb(start, 0), kind % 4 >= 2):set_generated()
+    if without then
+        tree:add(s.packet_headers, tvb(start, 0), number - distance):set_generated()
+    end
     if after > UInt64.new(0) then
         tree:add(s.packet_before, tvb(start, 0), number - after):set_generated()
     end
     local data = tvb(at, len:tonumber())
-    if part then
+    if part or without then
         tree:add(s.packet_data, data)
     else
         add_packet_data(tree, data, pinfo, root)
@@ -615,6 +642,8 @@ local NUMBERS = {
     [0x0a] = { s.code },
     [0x0b] = { s.stream, s.priority },
     [0x0c] = { s.stream, s.client },
+    [0x0d] = { s.stream, s.policy },
+    [0x0e] = { s.path, s.cost, s.below },
 }
 
 local function add_fields(tree, tvb, at, kind, pinfo, root)

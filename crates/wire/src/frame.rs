@@ -9,7 +9,7 @@ mod packet;
 use thiserror::Error;
 
 use crate::varint;
-pub use packet::{PACKET_MAX, PacketFrame};
+pub use packet::{PACKET_MAX, PacketFrame, PacketHeader};
 
 const PADDING: u8 = 0x00;
 const PING: u8 = 0x01;
@@ -278,7 +278,7 @@ impl<'a> Frames<'a> {
             POLICY => value_of(bytes).map(|(id, policy, r)| (Frame::Policy { id, policy }, r)),
             PATH_STATUS => path_status(bytes),
             STREAM..=0x13 => stream(kind, bytes),
-            PACKET..=0x17 => {
+            PACKET..=0x1f => {
                 PacketFrame::decode(kind, bytes).map(|(p, rest)| (Frame::Packet(p), rest))
             }
             _ => return Err(FrameError::UnknownType(kind)),

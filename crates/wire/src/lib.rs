@@ -9,6 +9,7 @@ pub mod agent;
 pub mod checksum;
 pub mod datagram;
 pub mod frame;
+pub mod header_context;
 pub mod ip;
 mod kinds;
 pub mod mhp;

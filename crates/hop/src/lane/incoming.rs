@@ -1,5 +1,6 @@
 //! Packets that come: joined, put in order, and handed on once each.
 
+mod contexts;
 mod drain;
 
 use alloc::boxed::Box;
@@ -9,8 +10,10 @@ use core::time::Duration;
 
 use lasthop_stream::RangeSet;
 use lasthop_units::{Time, Timers};
-use lasthop_wire::frame::PacketFrame;
+use lasthop_wire::frame::{PACKET_MAX, PacketFrame, PacketHeader};
+use lasthop_wire::header_context::HeaderContext;
 
+use self::contexts::Contexts;
 use self::drain::Drain;
 use super::{Contradiction, FLOWS, Pool};
 use crate::packets::PacketStats;
@@ -66,6 +69,7 @@ pub(super) struct Incoming {
     /// Flows of which more need not wait than may be delivered at once.
     drains: BTreeMap<u16, Drain>,
     partial: BTreeMap<u64, Partial>,
+    contexts: Contexts,
     ready: VecDeque<(Vec<u8>, bool)>,
     bytes: usize,
 }
@@ -79,6 +83,7 @@ impl Incoming {
             timers: Timers::new(),
             drains: BTreeMap::new(),
             partial: BTreeMap::new(),
+            contexts: Contexts::default(),
             ready: VecDeque::new(),
             bytes: 0,
         }
@@ -127,14 +132,38 @@ impl Incoming {
             stats.duplicates += 1;
             return Ok(());
         }
-        let length = frame.total() as usize;
+        let context = match frame.header {
+            PacketHeader::Whole => None,
+            PacketHeader::Kept => {
+                self.contexts.keep(flow, frame);
+                None
+            }
+            PacketHeader::LeftOut(distance) => {
+                let context = self.contexts.get(flow, frame.number - distance);
+                if context.is_none() {
+                    stats.dropped_received += 1;
+                    return Ok(());
+                }
+                context
+            }
+        };
+        let length = frame.total() as usize + context.as_ref().map_or(0, HeaderContext::left_out);
+        if length > PACKET_MAX {
+            return Err(Contradiction);
+        }
         let known = self.partial.contains_key(&frame.number);
         while !known && self.bytes + cost(length) > BYTES_MAX && self.drop_partial(pool, stats) {}
         if !known && (self.bytes + cost(length) > BYTES_MAX || cost(length) > room) {
             stats.dropped_received += 1;
             return Ok(());
         }
-        let Some(data) = self.joined(now, frame, length, (pool, stats))? else { return Ok(()) };
+        let Some(mut data) = self.joined(now, frame, length, (pool, stats))? else { return Ok(()) };
+        if let Some(context) = context
+            && context.complete(&mut data).is_none()
+        {
+            self.drop(data, pool);
+            return Err(Contradiction);
+        }
         // It is not known yet, or it would have been turned away above.
         let _ = self.seen.accept(frame.number);
         let patience = Duration::from_millis(frame.patience_ms).min(PATIENCE_MAX);
@@ -165,7 +194,7 @@ impl Incoming {
         Ok(())
     }
 
-    /// The whole packet, if nothing is missing of it any more.
+    /// The whole packet of this length, if nothing is missing of it any more but what was left out of its headers.
     fn joined(
         &mut self,
         now: Time,
@@ -173,11 +202,13 @@ impl Incoming {
         length: usize,
         (pool, stats): (&mut Pool, &mut PacketStats),
     ) -> Result<Option<Vec<u8>>, Contradiction> {
+        let left_out = length - frame.total() as usize;
         let Some((offset, _)) = frame.part else {
             if let Some(partial) = self.partial.remove(&frame.number) {
                 self.drop(partial.data, pool);
             }
             let mut data = pool.take();
+            data.resize(left_out, 0);
             data.extend_from_slice(frame.data);
             self.bytes += cost(length);
             return Ok(Some(data));
@@ -187,9 +218,11 @@ impl Incoming {
             let mut data = pool.take();
             data.resize(length, 0);
             *bytes += cost(length);
-            Partial { data, got: RangeSet::default(), due: now + PATIENCE_MAX }
+            let mut got = RangeSet::default();
+            got.insert(0..left_out as u64);
+            Partial { data, got, due: now + PATIENCE_MAX }
         });
-        let offset = offset as usize;
+        let offset = left_out + offset as usize;
         if partial.data.len() != length {
             return Err(Contradiction);
         }

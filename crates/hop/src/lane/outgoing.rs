@@ -1,15 +1,18 @@
 //! Packets on their way out: queued, sent, and sent again while they are worth it.
 
 mod flows;
+mod headers;
+mod slot;
 mod take_back;
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use lasthop_stream::RangeSet;
 use lasthop_units::Time;
 use lasthop_wire::frame::{Frame, PacketFrame, Writer};
 
+use self::headers::Headers;
+use self::slot::Slot;
 use super::buckets::Buckets;
 use super::codel::{Codel, Verdict};
 use super::hop_view::HopView;
@@ -44,42 +47,6 @@ pub(crate) enum Again {
     Lost,
     /// It is to go by two paths.
     Redundant,
-}
-
-/// A packet.
-#[derive(Debug, Default)]
-struct Slot {
-    data: Vec<u8>,
-    flow: u16,
-    class: PacketClass,
-    ecn_capable: bool,
-    ce: bool,
-    queued_at: Time,
-    /// Its number in the lane once it was sent; 0 before.
-    number: u64,
-    after: u64,
-    /// When it is not worth sending again.
-    deadline: Time,
-    /// Those behind it in its flow wait for it.
-    ordered: bool,
-    /// It had a first turn, and may be sent once more each time.
-    sparse: bool,
-    /// What was sent of it for the first time.
-    cut: usize,
-    /// What has arrived, of one that was cut.
-    arrived: RangeSet,
-    /// Transmissions of the whole that may still arrive, and how often all were lost.
-    under_way: u8,
-    losses: u8,
-}
-
-impl Slot {
-    /// Whether one transmission more may be of use: while it is worth sending again, and a second one of what is redundant
-    /// though it is never sent again.
-    fn is_worth(&self, now: Time) -> bool {
-        let second = self.class.policy == Policy::Redundant && !self.ordered && self.under_way < 2;
-        now < self.deadline || (second && now < self.queued_at + self.class.lifetime)
-    }
 }
 
 /// A queue of packets that are delivered in order.
@@ -140,6 +107,7 @@ pub(super) struct Outgoing {
     flows: Vec<Flow>,
     flow_buckets: Buckets<FLOWS>,
     waiting: PerPolicy<Waiting>,
+    headers: Headers,
     next_number: u64,
     /// Written, and worth being sent once more soon.
     again: Vec<(Again, PacketPart)>,
@@ -154,6 +122,7 @@ impl Outgoing {
             flows: Vec::new(),
             flow_buckets: Buckets::default(),
             waiting: PerPolicy::default(),
+            headers: Headers::default(),
             next_number: 1,
             again: Vec::new(),
             bytes: 0,
@@ -256,6 +225,7 @@ impl Outgoing {
         (slot.flow, slot.class, slot.queued_at) = (flow, class, now);
         (slot.ecn_capable, slot.ce, slot.number, slot.cut) = (packet.ecn_capable, false, 0, 0);
         (slot.under_way, slot.losses) = (0, 0);
+        (slot.context, slot.left_out) = (0, 0);
         self.bytes += packet.data.len();
         let waiting = self.waiting.of(of.policy);
         waiting.queued += 1;
@@ -328,7 +298,7 @@ impl Outgoing {
             };
             stats.repeated += 1;
             let slot = &self.slots[part.slot as usize];
-            if usize::from(written) == slot.data.len() {
+            if usize::from(written) == slot.sent().len() {
                 if slot.ordered && slot.losses >= LOSSES {
                     self.again.push((Again::Lost, part));
                 } else if slot.sparse && self.has_company(hop) {
@@ -375,7 +345,7 @@ impl Outgoing {
                 self.give_up(index, pool, stats);
                 continue;
             }
-            let (number, cut, length) = (slot.number, slot.cut as u16, slot.data.len());
+            let (number, cut, length) = (slot.number, slot.cut as u16, slot.sent().len());
             let part = PacketPart { slot: index, number, offset: cut, len: length as u16 - cut };
             let Some(written) = self.put(now, part, hop, clients, w, contents) else { return };
             let slot = &mut self.slots[index as usize];
@@ -428,7 +398,9 @@ impl Outgoing {
             }
             stats.sent += 1;
             stats.bytes_sent += slot.data.len() as u64;
-            let whole = PacketPart { slot: index, number, offset: 0, len: slot.data.len() as u16 };
+            self.headers.leave_out(of.bucket, slot);
+            let whole =
+                PacketPart { slot: index, number, offset: 0, len: slot.sent().len() as u16 };
             slot.sparse = sparse && slot.class.doubled;
             if policy == Policy::Redundant {
                 self.again.push((Again::Redundant, whole));
@@ -459,7 +431,7 @@ impl Outgoing {
         contents: &mut impl Parts,
     ) -> Option<u16> {
         let (slot, before) = (&self.slots[part.slot as usize], w.len());
-        let total = slot.data.len();
+        let total = slot.sent().len();
         let offset = usize::from(part.offset);
         let mut frame = self.frame(now, slot, part);
         // One byte is left for the frame that asks for an answer at once.
@@ -474,7 +446,7 @@ impl Outgoing {
             }
         }
         let len = room.min(usize::from(part.len));
-        frame.data = slot.data.get(offset..offset + len)?;
+        frame.data = slot.sent().get(offset..offset + len)?;
         if !w.put(&Frame::Packet(frame)) {
             return None;
         }
@@ -500,8 +472,8 @@ impl Outgoing {
     ) -> bool {
         let Some(slot) = self.slot_of(part).filter(|slot| slot.is_worth(now)) else { return false };
         let (whole, mut frame) =
-            (usize::from(part.len) == slot.data.len(), self.frame(now, slot, part));
-        frame.data = &slot.data[usize::from(part.offset)..][..usize::from(part.len)];
+            (usize::from(part.len) == slot.sent().len(), self.frame(now, slot, part));
+        frame.data = &slot.sent()[usize::from(part.offset)..][..usize::from(part.len)];
         if frame.overhead() + frame.data.len() >= w.room() || !w.put(&Frame::Packet(frame)) {
             return false;
         }
@@ -512,7 +484,7 @@ impl Outgoing {
 
     /// The frame of a part, but for its bytes.
     fn frame(&self, now: Time, slot: &Slot, part: PacketPart) -> PacketFrame<'static> {
-        let total = slot.data.len();
+        let total = slot.sent().len();
         // What was sent before it is sent again until its own time is over, and no longer: so it waits at the receiver
         // for what is left of that, whenever this transmission arrives.
         let left = slot.deadline.since(now).as_millis() as u64 + 1;
@@ -522,6 +494,7 @@ impl Outgoing {
             after: slot.number - if slot.after == 0 { slot.number } else { slot.after },
             patience_ms: if slot.ordered { left } else { 0 },
             ce: slot.ce,
+            header: slot.header(),
             part: (usize::from(part.len) < total).then_some((u64::from(part.offset), total as u64)),
             data: &[],
         }
@@ -533,7 +506,10 @@ impl Outgoing {
         if slot.number != part.number {
             return;
         }
-        let total = slot.data.len() as u64;
+        if part.offset == 0 && slot.context == slot.number {
+            self.headers.on_arrival(self.flows[usize::from(slot.flow)].bucket, slot.number);
+        }
+        let total = slot.sent().len() as u64;
         if u64::from(part.len) == total {
             return self.forget(part.slot, pool);
         }
@@ -555,7 +531,7 @@ impl Outgoing {
         if slot.number != part.number {
             return;
         }
-        if usize::from(part.len) == slot.data.len() {
+        if usize::from(part.len) == slot.sent().len() {
             slot.under_way = slot.under_way.saturating_sub(1);
             if slot.under_way > 0 {
                 return;
@@ -586,6 +562,7 @@ impl Outgoing {
         // It may be over in the middle.
         let waiting = self.waiting.of(self.flows[usize::from(slot.flow)].policy);
         waiting.current = waiting.current.filter(|current| *current != index);
+        self.headers.forget(self.flows[usize::from(slot.flow)].bucket, slot);
         let data = core::mem::take(&mut slot.data);
         self.bytes -= data.len();
         pool.give(data);

@@ -2,11 +2,14 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::rc::Rc;
 
 use lasthop_hop::{OutgoingPacket, PacketClass, PathStats};
 use lasthop_sim::Content;
 use lasthop_units::{Bytes, Duration, Rate, Seed, Stream, Time};
+use lasthop_wire::ip::{self, Addresses, Protocol};
+use lasthop_wire::udp;
 
 use crate::check::{Check, Violation};
 use crate::flaw::Flaw;
@@ -17,6 +20,8 @@ use crate::plan::{log_uniform, pick, upto};
 const HEAD: usize = 20;
 /// The longest that is sent. It takes many datagrams.
 const LONGEST: u64 = 20_000;
+/// The longest headers before it.
+const HEADERS: u64 = (ip::IPV6_HEADER + udp::HEADER) as u64;
 /// A planted flaw strikes one packet in so many.
 const STRUCK: u64 = 4;
 /// Packets of one flow, at most.
@@ -87,7 +92,7 @@ impl PacketPlan {
 
     /// Bytes of all of them, at most.
     pub(crate) fn bytes(&self) -> u64 {
-        self.count * self.lengths.1
+        self.count * (self.lengths.1 + HEADERS)
     }
 
     /// How long one may be worth sending beyond its round trips.
@@ -285,8 +290,34 @@ impl Packets {
     }
 }
 
+/// The headers of a flow's packets: none of every third, and for the others of IPv4 and IPv6, with UDP. They change now and
+/// then, or every time.
+fn headers(flow: usize, number: u64, payload: usize) -> Vec<u8> {
+    let addresses = match flow % 3 {
+        0 => return Vec::new(),
+        1 => Addresses::V4 { src: Ipv4Addr::LOCALHOST, dst: Ipv4Addr::BROADCAST },
+        _ => Addresses::V6 { src: Ipv6Addr::LOCALHOST, dst: Ipv6Addr::UNSPECIFIED },
+    };
+    let steps = 1 << (flow % 8);
+    let ttl = 60 + (number / steps % 3) as u8;
+    let header = ip::Header { id: number as u16, ttl, ..ip::Header::new(addresses, Protocol::UDP) };
+    let length = udp::HEADER as usize + payload;
+    let mut out = Vec::new();
+    let written = header.emit(length, &mut out);
+    written.unwrap_or_else(|error| panic!("{error}"));
+    for field in [flow as u16, 53, length as u16, number as u16] {
+        out.extend_from_slice(&field.to_be_bytes());
+    }
+    out
+}
+
 /// The `number`th packet of a flow.
 fn packet(seed: Seed, flow: usize, plan: &PacketPlan, number: u64, sent: Time) -> Vec<u8> {
+    let payload = payload(seed, flow, plan, number, sent);
+    [headers(flow, number, payload.len()), payload].concat()
+}
+
+fn payload(seed: Seed, flow: usize, plan: &PacketPlan, number: u64, sent: Time) -> Vec<u8> {
     let (least, most) = plan.lengths;
     let content = Content::new(seed, &format!("packets-{flow}"));
     // Lengths and content follow from the number alone.
@@ -303,6 +334,12 @@ fn packet(seed: Seed, flow: usize, plan: &PacketPlan, number: u64, sent: Time) -
 
 /// Flow, number and time of a packet.
 fn head(data: &[u8]) -> Option<(usize, u64, Time)> {
+    let headers = match data.first()? >> 4 {
+        4 => ip::IPV4_HEADER + udp::HEADER,
+        6 => ip::IPV6_HEADER + udp::HEADER,
+        _ => 0,
+    };
+    let data = data.get(headers as usize..)?;
     let (flow, rest) = data.split_first_chunk()?;
     let (number, rest) = rest.split_first_chunk()?;
     let (sent, _) = rest.split_first_chunk()?;

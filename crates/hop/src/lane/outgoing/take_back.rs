@@ -4,6 +4,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use lasthop_units::Time;
+use lasthop_wire::header_context::HeaderContext;
 
 use super::super::Pool;
 use super::Outgoing;
@@ -42,6 +43,9 @@ impl Outgoing {
         let mut packets = Vec::with_capacity(taken.len());
         for index in taken {
             let slot = &mut self.slots[index as usize];
+            if slot.left_out > 0 {
+                HeaderContext::lengthen(&mut slot.data);
+            }
             match now.since(slot.queued_at) <= slot.class.lifetime {
                 true => packets.push(slot.data.clone()),
                 false => stats.dropped_old += 1,

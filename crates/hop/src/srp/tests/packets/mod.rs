@@ -1,10 +1,11 @@
 //! The datagram lane.
 
+mod headers;
 mod order;
 
 use std::collections::BTreeMap;
 
-use lasthop_wire::frame::{Frame, PACKET_MAX, PacketFrame, Writer};
+use lasthop_wire::frame::{Frame, PACKET_MAX, PacketFrame, PacketHeader, Writer};
 
 use super::*;
 use crate::config::{Discipline, Window};
@@ -22,6 +23,7 @@ const WHOLE: PacketFrame<'_> = PacketFrame {
     after: 0,
     patience_ms: 0,
     ce: false,
+    header: PacketHeader::Whole,
     part: None,
     data: &[1; 1000],
 };

@@ -61,6 +61,7 @@ fn what_is_given_up_and_came_is_not_overtaken() {
         after: number - after,
         patience_ms: 100,
         ce: false,
+        header: PacketHeader::Whole,
         part: None,
         data: &[1, 2, 3],
     };
