@@ -15,10 +15,33 @@ const DOUBLE_LOSS: [f64; 2] = [0.02, 0.08];
 const LOSSY: Duration = Duration::from_secs(5);
 /// The second leaves an eighth of the round trip later, at most so much: losses come in bursts.
 const AFTER: (u32, Duration) = (8, Duration::from_millis(10));
-/// One of so many bytes sent may be for what is sparse, and so many may be saved up. What was lost twice needs no
-/// such bound: it is the square of the loss.
-const PART: u64 = 128;
+/// One of so many bytes sent may be for what is sparse, one of so many for what others wait for, and so many may be saved up.
+/// What was lost twice needs no such bound: it is the square of the loss.
+const PART_SPARSE: u64 = 128;
+const PART_AWAITED: u64 = 8;
 const SAVED_MAX: u64 = 16 * 1024;
+
+/// Bytes that may be spent.
+#[derive(Debug)]
+struct Budget {
+    /// One of so many bytes sent.
+    part: u64,
+    /// Bytes sent of which none was saved.
+    earned: u64,
+    saved: u64,
+}
+
+impl Budget {
+    const fn new(part: u64) -> Self {
+        Self { part, earned: 0, saved: SAVED_MAX }
+    }
+
+    fn earn(&mut self, bytes: usize) {
+        self.earned += bytes as u64;
+        self.saved = (self.saved + self.earned / self.part).min(SAVED_MAX);
+        self.earned %= self.part;
+    }
+}
 
 /// What is to be sent once more.
 #[derive(Clone, Copy, Debug)]
@@ -29,24 +52,29 @@ pub(super) struct Double {
     pub(super) policy: Policy,
     /// How often again after that.
     more: u8,
-    /// What it costs of what may be spent.
+    /// What it costs, and whether of what is for streams that wait for it.
     cost: u64,
+    awaited: bool,
 }
 
 /// What is to be sent once more, in order of time, and how much may be.
 #[derive(Debug)]
 pub(super) struct Doubles {
     queue: VecDeque<Double>,
-    /// Bytes sent of which none was spent.
-    earned: u64,
-    budget: u64,
+    sparse: Budget,
+    awaited: Budget,
     /// When as much was lost last as each number of doubles asks for.
     lossy: [Option<Time>; DOUBLE_LOSS.len()],
 }
 
 impl Doubles {
     pub(super) fn new() -> Self {
-        Self { queue: VecDeque::new(), earned: 0, budget: SAVED_MAX, lossy: [None; 2] }
+        Self {
+            queue: VecDeque::new(),
+            sparse: Budget::new(PART_SPARSE),
+            awaited: Budget::new(PART_AWAITED),
+            lossy: [None; 2],
+        }
     }
 
     /// The next.
@@ -61,9 +89,8 @@ impl Doubles {
 
     /// So much was sent, of whatever kind.
     pub(super) fn earn(&mut self, bytes: usize) {
-        self.earned += bytes as u64;
-        self.budget = (self.budget + self.earned / PART).min(SAVED_MAX);
-        self.earned %= PART;
+        self.sparse.earn(bytes);
+        self.awaited.earn(bytes);
     }
 
     /// Something sparse of so many bytes is sent for the first time, where such a share is lost.
@@ -74,21 +101,39 @@ impl Doubles {
         loss: f64,
         (content, policy, bytes): (Content, Policy, usize),
     ) {
+        let times = self.times(now, loss);
+        if times > 0 {
+            self.add(now, srtt, (content, policy), times - 1, (bytes as u64, false));
+        }
+    }
+
+    /// Something of so many bytes that was lost is sent again, and its stream waits for it.
+    pub(super) fn add_awaited(
+        &mut self,
+        now: Time,
+        srtt: Duration,
+        loss: f64,
+        (content, policy, bytes): (Content, Policy, usize),
+    ) {
+        if self.times(now, loss) > 0 {
+            self.add(now, srtt, (content, policy), 0, (bytes as u64, true));
+        }
+    }
+
+    /// How often something is sent once more where such a share is lost.
+    fn times(&mut self, now: Time, loss: f64) -> u8 {
         let losing = self.lossy.iter_mut().zip(DOUBLE_LOSS).filter_map(|(last, least)| {
             if loss > least {
                 *last = Some(now);
             }
             last.filter(|last| now.since(*last) < LOSSY)
         });
-        let times = losing.count() as u8;
-        if times > 0 {
-            self.add(now, srtt, (content, policy), times - 1, bytes as u64);
-        }
+        losing.count() as u8
     }
 
     /// What was lost before, more than once, is sent again.
     pub(super) fn add_lost(&mut self, now: Time, srtt: Duration, what: (Content, Policy)) {
-        self.add(now, srtt, what, 0, 0);
+        self.add(now, srtt, what, 0, (0, false));
     }
 
     fn add(
@@ -97,18 +142,19 @@ impl Doubles {
         srtt: Duration,
         (content, policy): (Content, Policy),
         more: u8,
-        cost: u64,
+        (cost, awaited): (u64, bool),
     ) {
         let after = (srtt / AFTER.0).min(AFTER.1);
         // The round trip may have become shorter since the last was added.
         let last = self.queue.back().map_or(now, |last| last.at);
         let at = (now + after).max(last);
-        self.queue.push_back(Double { at, content, policy, more, cost });
+        self.queue.push_back(Double { at, content, policy, more, cost, awaited });
     }
 
     /// Whether that much may be spent.
     pub(super) fn affords(&self, double: &Double) -> bool {
-        self.budget >= double.cost
+        let budget = if double.awaited { &self.awaited } else { &self.sparse };
+        budget.saved >= double.cost
     }
 
     /// The first was sent, or is not worth it any more.
@@ -119,10 +165,11 @@ impl Doubles {
     /// The first was sent.
     pub(super) fn on_sent(&mut self, now: Time, srtt: Duration) {
         if let Some(double) = self.queue.pop_front() {
-            self.budget -= double.cost;
+            let budget = if double.awaited { &mut self.awaited } else { &mut self.sparse };
+            budget.saved -= double.cost;
             if double.more > 0 {
-                let what = (double.content, double.policy);
-                self.add(now, srtt, what, double.more - 1, double.cost);
+                let (what, cost) = ((double.content, double.policy), (double.cost, double.awaited));
+                self.add(now, srtt, what, double.more - 1, cost);
             }
         }
     }

@@ -9,7 +9,7 @@ use super::content::{Content, Contents, Load, Loads};
 use super::pacer::Departure;
 use super::path::Path;
 use super::recovery::{Fate, Purpose, Sent};
-use super::streams::Written;
+use super::streams::{Worth, Written};
 use crate::clients::Hosts;
 use crate::lane::Again;
 use crate::policy::Policy;
@@ -375,7 +375,8 @@ impl Srp {
             written.extend(streams.write_little(policy, w, contents, clients, (rate, full), fresh));
         }
         for policy in all() {
-            streams.write_lost(policy, w, contents, clients, rate, |fresh| copies.earn(fresh));
+            let fresh = |fresh| copies.earn(fresh);
+            written.extend(streams.write_lost(policy, w, contents, clients, rate, fresh));
         }
         // Whose packets, and whose streams, have had their turn for nothing: what they have does not fit, or has no credit.
         let (mut no_packets, mut no_streams) = (Hosts::default(), Hosts::default());
@@ -425,14 +426,21 @@ impl Srp {
     fn double(&mut self, now: Time, p: usize, written: &[Written]) {
         let (srtt, loss) = (self.paths[p].srtt(), self.paths[p].loss());
         let several = self.paths.len() > 1;
-        let busy = written.iter().any(|written| written.sparse) && self.has_new();
-        for Written { content, policy, sparse } in written {
-            match content {
-                _ if several && *policy == Policy::Redundant => self.paths[p].twice.push(*content),
-                Content::Data { piece, .. } if busy && *sparse => {
-                    self.doubles.add_sparse(now, srtt, loss, (*content, *policy, piece.len));
+        let sparse = written.iter().any(|written| written.worth == Worth::Sparse);
+        let busy = sparse && self.has_new();
+        for Written { content, policy, worth } in written {
+            let Content::Data { piece, .. } = content else { continue };
+            let what = (*content, *policy, piece.len);
+            let redundant = several && *policy == Policy::Redundant;
+            if redundant {
+                self.paths[p].twice.push(*content);
+            }
+            match worth {
+                Worth::Sparse if busy && !redundant => {
+                    self.doubles.add_sparse(now, srtt, loss, what);
                 }
-                _ => {}
+                Worth::Awaited => self.doubles.add_awaited(now, srtt, loss, what),
+                Worth::Sparse | Worth::Usual => {}
             }
         }
         while let Some((again, policy, part)) = self.packets.as_mut().and_then(|l| l.poll_again()) {

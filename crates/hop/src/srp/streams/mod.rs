@@ -37,7 +37,7 @@ use buffers::Buffers;
 use credit::Credit;
 use detached::DetachedStreams;
 use numbers::Numbers;
-pub(super) use output::Written;
+pub(super) use output::{Worth, Written};
 use policy_turns::PolicyTurns;
 use priority::Division;
 use send::SendHalf;

@@ -24,13 +24,23 @@ const LITTLE_PART: usize = 4;
 /// Less data than this is not worth a frame of its own at the end of a datagram.
 const PIECE_MIN: usize = 32;
 
-/// A piece of a stream that was written in its turn.
+/// Why a piece may be worth being sent once more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::srp) enum Worth {
+    /// It is of no stream that waits for it alone.
+    Usual,
+    /// Its stream is sparse: it had nothing before that, and has nothing behind it.
+    Sparse,
+    /// It was lost, of a stream that has nothing new to send.
+    Awaited,
+}
+
+/// A piece of a stream that was written.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::srp) struct Written {
     pub(in crate::srp) content: Content,
     pub(in crate::srp) policy: Policy,
-    /// Its stream is sparse: it had nothing before that, and has nothing behind it.
-    pub(in crate::srp) sparse: bool,
+    pub(in crate::srp) worth: Worth,
 }
 
 impl StreamSet {
@@ -247,7 +257,11 @@ impl StreamSet {
                     && self.write_piece(id, w, contents, (rate, Load::All), &mut fresh).is_some()
                 {
                     let content = contents.last().copied();
-                    all.extend(content.map(|content| Written { content, policy, sparse: true }));
+                    all.extend(content.map(|content| Written {
+                        content,
+                        policy,
+                        worth: Worth::Sparse,
+                    }));
                 }
                 let streams = self.turns.weight_of(client);
                 clients.charge_streams(client, w.len() - before, streams);
@@ -275,11 +289,20 @@ impl StreamSet {
         clients: &mut Clients,
         rate: Rate,
         mut fresh: impl FnMut(u64),
-    ) {
+    ) -> SmallVec<[Written; 4]> {
+        let mut all = SmallVec::new();
         while w.room() > PIECE_MIN {
             let Some(id) = self.turns.get(policy).and_then(Turns::urgent) else { break };
             let before = w.len();
             let wrote = self.write_piece(id, w, contents, (rate, Load::All), &mut fresh).is_some();
+            if wrote && self.streams.get(id).is_some_and(|stream| stream.send.unsent() == 0) {
+                let content = contents.last().copied();
+                all.extend(content.map(|content| Written {
+                    content,
+                    policy,
+                    worth: Worth::Awaited,
+                }));
+            }
             let client = self.streams.get(id).map_or(0, |stream| stream.turn_state.client());
             clients.charge_streams(client, w.len() - before, self.turns.weight_of(client));
             match self.streams.get_mut(id) {
@@ -298,6 +321,7 @@ impl StreamSet {
             let _ = self.write_piece(id, w, contents, (rate, Load::All), &mut fresh);
             self.turns.of(policy).remove_bare(self.streams.get_mut(id).map(|s| &mut s.turn_state));
         }
+        all
     }
 
     /// Writes the next piece of the host's stream whose turn it is, at this rate of sending and where this is room for
@@ -344,8 +368,8 @@ impl StreamSet {
                     let streams = self.turns.weight_of(client);
                     clients.charge_streams(client, w.len() - before, streams);
                     let sparse = self.after_turn((client, policy, id), bytes, rate, full);
-                    let content = *contents.last()?;
-                    return Some(Written { content, policy, sparse });
+                    let worth = if sparse { Worth::Sparse } else { Worth::Usual };
+                    return Some(Written { content: *contents.last()?, policy, worth });
                 }
                 // Without credit for all streams only bare ends can go: the others wait.
                 None if self.streams.get(id).is_some_and(|s| s.send.wants_to_send(u64::MAX)) => {

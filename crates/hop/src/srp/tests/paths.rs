@@ -375,6 +375,17 @@ fn paced_p99(ways: &[Way], policy: Policy, seed: u64) -> Duration {
     delays[delays.len() * 99 / 100]
 }
 
+/// SRP-39: what keeps a pace is late where it is lost, by a round trip of the path that brings it first, and seldom by two.
+#[test]
+fn a_paced_stream_is_late_by_one_round_trip() {
+    let ms = Duration::from_millis;
+    for ways in [&[(20, 20, 0.05), (10, 150, 0.05)][..], &[(20, 20, 0.05)]] {
+        let mut all: Vec<_> = (0..4).map(|seed| paced_p99(ways, Policy::Speed, seed)).collect();
+        all.sort_unstable();
+        assert!(all[3] < ms(75), "{all:?} by {ways:?}");
+    }
+}
+
 /// SRP-39: which path is the first one makes no difference: what is little goes by the nearest, though its rate was never
 /// measured and another one's was.
 #[test]
