@@ -31,7 +31,7 @@ pub(in crate::srp) enum Worth {
     Usual,
     /// Its stream is sparse: it had nothing before that, and has nothing behind it.
     Sparse,
-    /// It was lost, of a stream that has nothing new to send.
+    /// It was lost, of a stream that has nothing new to send but what the same datagram takes.
     Awaited,
 }
 
@@ -295,7 +295,8 @@ impl StreamSet {
             let Some(id) = self.turns.get(policy).and_then(Turns::urgent) else { break };
             let before = w.len();
             let wrote = self.write_piece(id, w, contents, (rate, Load::All), &mut fresh).is_some();
-            if wrote && self.streams.get(id).is_some_and(|stream| stream.send.unsent() == 0) {
+            let room = w.room() as u64;
+            if wrote && self.streams.get(id).is_some_and(|stream| stream.send.unsent() <= room) {
                 let content = contents.last().copied();
                 all.extend(content.map(|content| Written {
                     content,
