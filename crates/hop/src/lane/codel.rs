@@ -17,6 +17,8 @@ pub(super) struct Bounds {
 
 /// A sender that listens to drops or marks has slowed down after so many intervals.
 const UNHEEDED: u32 = 8;
+/// One that did not is not given as long again: BBR, for one, lets the queue run empty every ten seconds (ProbeRTT).
+const REMEMBERED: Duration = Duration::from_secs(30);
 
 /// What is to become of a packet that leaves its queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,6 +44,8 @@ pub(super) struct Codel {
     since: Time,
     /// The queue has stood ever since, and was not empty after that either.
     unheeded: bool,
+    /// When that was last so.
+    unheeded_at: Option<Time>,
 }
 
 impl Codel {
@@ -50,8 +54,13 @@ impl Codel {
     pub(super) fn judge(&mut self, now: Time, waited: Duration, last: bool, by: Bounds) -> Verdict {
         self.unheeded &= !last;
         let bad = self.is_due(now, waited, last, by);
-        if self.dropping && now.since(self.since) >= UNHEEDED * by.interval {
+        let known = self.unheeded_at.is_some_and(|at| now.since(at) < REMEMBERED);
+        let intervals = if known { 1 } else { UNHEEDED };
+        if self.dropping && now.since(self.since) >= intervals * by.interval {
             self.unheeded = true;
+        }
+        if self.unheeded {
+            self.unheeded_at = Some(now);
         }
         match bad {
             _ if self.unheeded && waited > by.unheeded => Verdict::Drop,
@@ -143,5 +152,11 @@ mod tests {
         assert_eq!(of(904, long, false), Verdict::Drop, "it was not empty");
         assert_eq!(of(905, long, true), Verdict::Pass);
         assert_ne!(of(906, long, false), Verdict::Drop, "it was");
+        let again = (907..2000).find(|ms| of(*ms, long, false) == Verdict::Drop);
+        assert_eq!(again, Some(1106), "one interval after the next signal");
+        let later = 31_200;
+        assert_eq!(of(later - 1, long, true), Verdict::Pass);
+        let first = (later..later + 2000).find(|ms| of(*ms, long, false) == Verdict::Drop);
+        assert_eq!(first, Some(later + 900), "what was long ago is forgotten");
     }
 }

@@ -7,7 +7,7 @@ use lasthop_wire::frame::{Frame, Writer};
 use smallvec::SmallVec;
 
 use super::StreamSet;
-use super::send::ResetState;
+use super::send::{ResetState, SendHalf};
 use super::stream::Stream;
 use super::turns::Turns;
 use crate::clients::Clients;
@@ -23,6 +23,8 @@ const FRUITLESS_MAX: usize = 16;
 const LITTLE_PART: usize = 4;
 /// Less data than this is not worth a frame of its own at the end of a datagram.
 const PIECE_MIN: usize = 32;
+/// A stream of which more is on its way has as much to send as it may, and waits for room rather than for what was lost.
+const AWAITED_MAX: u64 = 64 * 1024;
 
 /// Why a piece may be worth being sent once more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,7 +33,7 @@ pub(in crate::srp) enum Worth {
     Usual,
     /// Its stream is sparse: it had nothing before that, and has nothing behind it.
     Sparse,
-    /// It was lost, of a stream that has nothing new to send but what the same datagram takes.
+    /// It was lost, of a stream that has little on its way, and nothing new to send but what the same datagram takes.
     Awaited,
 }
 
@@ -296,7 +298,8 @@ impl StreamSet {
             let before = w.len();
             let wrote = self.write_piece(id, w, contents, (rate, Load::All), &mut fresh).is_some();
             let room = w.room() as u64;
-            if wrote && self.streams.get(id).is_some_and(|stream| stream.send.unsent() <= room) {
+            let awaited = |send: &SendHalf| send.unsent() <= room && send.buffered() <= AWAITED_MAX;
+            if wrote && self.streams.get(id).is_some_and(|stream| awaited(&stream.send)) {
                 let content = contents.last().copied();
                 all.extend(content.map(|content| Written {
                     content,

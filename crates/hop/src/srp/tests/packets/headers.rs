@@ -158,3 +158,38 @@ fn what_is_taken_back_has_its_headers() {
         assert!(taken.iter().all(|packet| packets.contains(packet)), "seed {seed}");
     }
 }
+
+/// SRP-46: a flow's headers are sent again in time, before what says which ones they are takes more room.
+#[test]
+fn headers_are_renewed() {
+    for loss in [0.0, 0.05] {
+        let mut w = lossy(3, loss);
+        let udp = Udp { v6: false, port: 7, hop_limit: 64 };
+        let class = PacketClass::TRANSPORT;
+        let (mut sent, mut came) = (0_u64, 0_u64);
+        while sent < 40_000 {
+            let data = udp.packet(sent as u16, 30);
+            let packet =
+                OutgoingPacket { client: 0, flow: 0, ecn_capable: false, class, data: &data };
+            let now = w.now;
+            w.ends[0][0].packets().unwrap().send(now, &packet).unwrap();
+            sent += 1;
+            let until = now + Duration::from_micros(300);
+            while w.now < until {
+                w.step(until);
+            }
+            let lane = w.ends[0][1].packets().unwrap();
+            while lane.front().is_some() {
+                came += 1;
+                lane.pop();
+            }
+        }
+        let to = stats(&w, 1);
+        assert_eq!(to.dropped_received, 0, "{to:?}");
+        assert!(came + 400 > sent, "{came} of {sent}: {:?}", stats(&w, 0));
+        // With all headers a packet takes 122 bytes on the hop.
+        let path = w.ends[0][0].path_stats().next();
+        let each = path.unwrap().bytes_sent.get() / sent;
+        assert!(loss > 0.0 || each < 105, "{each}");
+    }
+}
