@@ -4,16 +4,18 @@
 //! The identification of IPv4 and the checksum of UDP stay. Lengths and the checksum of IPv4 are computed again.
 
 use crate::checksum;
+use crate::ip::{IPV4_HEADER, IPV6_HEADER, Protocol};
+use crate::udp;
 
-/// Bytes of a header of UDP.
-const UDP: usize = 8;
-/// Bytes of both headers, IPv4 without options, and IPv6 without extensions.
-const V4: usize = 20 + UDP;
-const V6: usize = 40 + UDP;
+/// Bytes of headers of IP: IPv4 without options, and IPv6 without extensions.
+const IPV4: usize = IPV4_HEADER as usize;
+const IPV6: usize = IPV6_HEADER as usize;
+/// And with that of UDP.
+const V4: usize = (IPV4_HEADER + udp::HEADER) as usize;
+const V6: usize = (IPV6_HEADER + udp::HEADER) as usize;
 /// What is left out of them: all but identification and checksum, and all but the checksum.
 const V4_LEFT_OUT: usize = V4 - 4;
 const V6_LEFT_OUT: usize = V6 - 2;
-const UDP_NUMBER: u8 = 17;
 
 /// What the headers of a flow's packets have in common, IP and UDP. Where packets differ are zeros.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -44,11 +46,11 @@ impl HeaderContext {
             4 => {
                 // A fragment has no header of UDP, or not all that follows it.
                 let whole = start[6] & 0x3f == 0 && start[7] == 0;
-                let fits = start[0] == 0x45 && start[9] == UDP_NUMBER && whole;
-                let lengths = is(2, total) && is(24, total.checked_sub(20)?);
+                let fits = start[0] == 0x45 && start[9] == Protocol::UDP.0 && whole;
+                let lengths = is(2, total) && is(24, total.checked_sub(IPV4)?);
                 // One that is right may have two forms, of which one is computed.
                 put(&mut bytes, 10, 0);
-                let sum = checksum::of(&bytes[..20]).to_be_bytes();
+                let sum = checksum::of(&bytes[..IPV4]).to_be_bytes();
                 if !fits || !lengths || sum != start[10..12] {
                     return None;
                 }
@@ -57,8 +59,8 @@ impl HeaderContext {
                 }
             }
             6 => {
-                let payload = total.checked_sub(40)?;
-                if start[6] != UDP_NUMBER || !is(4, payload) || !is(44, payload) {
+                let payload = total.checked_sub(IPV6)?;
+                if start[6] != Protocol::UDP.0 || !is(4, payload) || !is(44, payload) {
                     return None;
                 }
                 for at in [4, 44, 46] {
@@ -90,7 +92,7 @@ impl HeaderContext {
     /// Makes a packet what it was before that.
     pub fn lengthen(packet: &mut [u8]) {
         if packet.first().is_some_and(|first| first >> 4 == 4) {
-            let length = packet.len().saturating_sub(20) as u16;
+            let length = packet.len().saturating_sub(IPV4) as u16;
             put(packet, 24, length);
         }
     }
@@ -100,20 +102,20 @@ impl HeaderContext {
     pub fn complete(&self, packet: &mut [u8]) -> Option<()> {
         let total = u16::try_from(packet.len()).ok()?;
         let left_out = self.left_out();
-        let headers = if self.is_v4() { V4 } else { V6 };
-        if packet.len() < headers {
+        if packet.len() < if self.is_v4() { V4 } else { V6 } {
             return None;
         }
         packet[..left_out].copy_from_slice(&self.bytes[..left_out]);
         if self.is_v4() {
             packet.copy_within(V4_LEFT_OUT..V4_LEFT_OUT + 2, 4);
             put(packet, 2, total);
-            put(packet, 24, total - 20);
-            let sum = checksum::of(&packet[..20]);
+            Self::lengthen(packet);
+            let sum = checksum::of(&packet[..IPV4]);
             put(packet, 10, sum);
         } else {
-            put(packet, 4, total - 40);
-            put(packet, 44, total - 40);
+            let payload = total - IPV6_HEADER as u16;
+            put(packet, 4, payload);
+            put(packet, 44, payload);
         }
         Some(())
     }
@@ -127,8 +129,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::ip::{self, Addresses, Protocol};
-    use crate::udp;
+    use crate::ip::{self, Addresses};
 
     fn packet(v6: bool, id: u16, ports: (u16, u16), payload: &[u8]) -> Vec<u8> {
         let (src, dst) = match v6 {
@@ -138,7 +139,7 @@ mod tests {
         let between = Addresses::new(src.parse().unwrap(), dst.parse().unwrap()).unwrap();
         let mut packet = Vec::new();
         let header = ip::Header { id, ..ip::Header::new(between, Protocol::UDP) };
-        header.emit(UDP + payload.len(), &mut packet).unwrap();
+        header.emit(udp::HEADER as usize + payload.len(), &mut packet).unwrap();
         let header = udp::Header { src_port: ports.0, dst_port: ports.1 };
         header.emit(&between, payload, &mut packet).unwrap();
         packet

@@ -225,7 +225,6 @@ impl Outgoing {
         (slot.flow, slot.class, slot.queued_at) = (flow, class, now);
         (slot.ecn_capable, slot.ce, slot.number, slot.cut) = (packet.ecn_capable, false, 0, 0);
         (slot.under_way, slot.losses) = (0, 0);
-        (slot.context, slot.left_out) = (0, 0);
         self.bytes += packet.data.len();
         let waiting = self.waiting.of(of.policy);
         waiting.queued += 1;

@@ -61,8 +61,8 @@ pub(super) struct Double {
 #[derive(Debug)]
 pub(super) struct Doubles {
     queue: VecDeque<Double>,
-    sparse: Budget,
-    awaited: Budget,
+    /// For what is sparse, and for what is awaited.
+    budgets: [Budget; 2],
     /// When as much was lost last as each number of doubles asks for.
     lossy: [Option<Time>; DOUBLE_LOSS.len()],
 }
@@ -71,8 +71,7 @@ impl Doubles {
     pub(super) fn new() -> Self {
         Self {
             queue: VecDeque::new(),
-            sparse: Budget::new(PART_SPARSE),
-            awaited: Budget::new(PART_AWAITED),
+            budgets: [PART_SPARSE, PART_AWAITED].map(Budget::new),
             lossy: [None; 2],
         }
     }
@@ -89,8 +88,7 @@ impl Doubles {
 
     /// So much was sent, of whatever kind.
     pub(super) fn earn(&mut self, bytes: usize) {
-        self.sparse.earn(bytes);
-        self.awaited.earn(bytes);
+        self.budgets.iter_mut().for_each(|budget| budget.earn(bytes));
     }
 
     /// Something sparse of so many bytes is sent for the first time, where such a share is lost.
@@ -153,8 +151,7 @@ impl Doubles {
 
     /// Whether that much may be spent.
     pub(super) fn affords(&self, double: &Double) -> bool {
-        let budget = if double.awaited { &self.awaited } else { &self.sparse };
-        budget.saved >= double.cost
+        self.budgets[usize::from(double.awaited)].saved >= double.cost
     }
 
     /// The first was sent, or is not worth it any more.
@@ -165,8 +162,7 @@ impl Doubles {
     /// The first was sent.
     pub(super) fn on_sent(&mut self, now: Time, srtt: Duration) {
         if let Some(double) = self.queue.pop_front() {
-            let budget = if double.awaited { &mut self.awaited } else { &mut self.sparse };
-            budget.saved -= double.cost;
+            self.budgets[usize::from(double.awaited)].saved -= double.cost;
             if double.more > 0 {
                 let (what, cost) = ((double.content, double.policy), (double.cost, double.awaited));
                 self.add(now, srtt, what, double.more - 1, cost);

@@ -22,6 +22,9 @@ pub enum PacketHeader {
 }
 
 impl PacketHeader {
+    /// The farthest back that a packet is named whose headers are left out of another: what two bytes hold.
+    pub const DISTANCE_MAX: u64 = (1 << 14) - 1;
+
     fn kind(self) -> u8 {
         match self {
             Self::Whole => WHOLE,

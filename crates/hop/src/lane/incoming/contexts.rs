@@ -2,13 +2,15 @@
 
 use alloc::collections::BTreeMap;
 
-use lasthop_wire::frame::PacketFrame;
+use lasthop_wire::frame::{PacketFrame, PacketHeader};
 use lasthop_wire::header_context::HeaderContext;
+
+use crate::seal::ReplayWindow;
 
 /// Flows whose contexts are kept although they may be too old to be needed.
 const FLOWS_KEPT: usize = 64;
-/// No packet needs one that came with a packet so many numbers before it.
-const DISTANCE_MAX: u64 = 1 << 15;
+/// No packet that is still taken needs one that came with a packet so many numbers before the latest.
+const NEEDED_MAX: u64 = PacketHeader::DISTANCE_MAX + ReplayWindow::WIDTH;
 
 /// The last two contexts of each flow, and the packets that brought them.
 #[derive(Debug, Default)]
@@ -23,7 +25,7 @@ impl Contexts {
         }
         let Some(context) = HeaderContext::of(frame.data, total) else { return };
         if self.0.len() > FLOWS_KEPT && !self.0.contains_key(&flow) {
-            let may_be_needed = |(n, _): &(u64, _)| n + DISTANCE_MAX > number;
+            let may_be_needed = |(n, _): &(u64, _)| n + NEEDED_MAX >= number;
             self.0.retain(|_, kept| kept.iter().flatten().any(may_be_needed));
         }
         let [newer, older] = self.0.entry(flow).or_default();

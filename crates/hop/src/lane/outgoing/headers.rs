@@ -2,14 +2,13 @@
 
 use alloc::collections::BTreeMap;
 
+use lasthop_wire::frame::PacketHeader;
 use lasthop_wire::header_context::HeaderContext;
 
 use super::slot::Slot;
 
 /// Flows with a context, at most.
 const FLOWS_MAX: usize = 64;
-/// How many numbers ago the packet with the context may have been sent: two bytes say it.
-const DISTANCE_MAX: u64 = (1 << 14) - 1;
 /// After so many numbers without use, a context gives way to one of the same flow, and to one of another flow.
 const UNUSED: u64 = 8;
 const IDLE: u64 = 256;
@@ -45,7 +44,7 @@ impl Headers {
         let Some(headers) = HeaderContext::of(&slot.data, slot.data.len()) else { return };
         if let Some(context) = self.0.get_mut(&bucket) {
             let same = context.headers == headers;
-            if same && context.number > 0 && number - context.number <= DISTANCE_MAX {
+            if same && context.number > 0 && number - context.number <= PacketHeader::DISTANCE_MAX {
                 context.used_at = number;
                 if context.arrived {
                     context.users += 1;

@@ -35,6 +35,12 @@ impl Udp {
     }
 }
 
+/// Hands in a packet.
+fn send(w: &mut Pairs, flow: u64, class: PacketClass, data: &[u8]) {
+    let packet = OutgoingPacket { client: 0, flow, ecn_capable: false, class, data };
+    w.ends[0][0].packets().unwrap().send(w.now, &packet).unwrap();
+}
+
 /// Sends a packet of each flow every 5 ms, and says which have come.
 fn carry(w: &mut Pairs, packets: &[Vec<Vec<u8>>], class: PacketClass) -> Vec<Vec<Vec<u8>>> {
     let mut came = vec![Vec::new(); packets.len()];
@@ -43,8 +49,7 @@ fn carry(w: &mut Pairs, packets: &[Vec<Vec<u8>>], class: PacketClass) -> Vec<Vec
         let now = w.now;
         for (flow, packets) in (0..).zip(packets) {
             let Some(data) = packets.get(n as usize) else { continue };
-            let packet = OutgoingPacket { client: 0, flow, ecn_capable: false, class, data };
-            w.ends[0][0].packets().unwrap().send(now, &packet).unwrap();
+            send(w, flow, class, data);
         }
         let until = now + Duration::from_millis(5);
         while w.now < until {
@@ -143,9 +148,7 @@ fn what_is_taken_back_has_its_headers() {
         let _ = carry(&mut w, &[packets[..40].to_vec()], PacketClass::TRANSPORT);
         let now = w.now;
         for data in &packets[40..] {
-            let class = PacketClass::TRANSPORT;
-            let packet = OutgoingPacket { client: 0, flow: 0, ecn_capable: false, class, data };
-            w.ends[0][0].packets().unwrap().send(now, &packet).unwrap();
+            send(&mut w, 0, PacketClass::TRANSPORT, data);
         }
         let (until, before) = (now + 2 * RTT, stats(&w, 0).sent);
         while w.now < until {
@@ -165,16 +168,11 @@ fn headers_are_renewed() {
     for loss in [0.0, 0.05] {
         let mut w = lossy(3, loss);
         let udp = Udp { v6: false, port: 7, hop_limit: 64 };
-        let class = PacketClass::TRANSPORT;
         let (mut sent, mut came) = (0_u64, 0_u64);
         while sent < 40_000 {
-            let data = udp.packet(sent as u16, 30);
-            let packet =
-                OutgoingPacket { client: 0, flow: 0, ecn_capable: false, class, data: &data };
-            let now = w.now;
-            w.ends[0][0].packets().unwrap().send(now, &packet).unwrap();
+            send(&mut w, 0, PacketClass::TRANSPORT, &udp.packet(sent as u16, 30));
             sent += 1;
-            let until = now + Duration::from_micros(300);
+            let until = w.now + Duration::from_micros(300);
             while w.now < until {
                 w.step(until);
             }
