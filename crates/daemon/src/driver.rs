@@ -305,7 +305,7 @@ impl<R: Role> Driver<R> {
     fn handle_event(&mut self, id: IdOf<R>, event: Event) {
         self.role.handle_event(id, &event);
         match event {
-            Event::Readable(conn) | Event::Writable(conn) => {
+            Event::Readable(conn) | Event::Writable(conn) | Event::Acknowledged(conn) => {
                 if let Some(key) = self.core.find(id, conn) {
                     self.core.enqueue(key);
                 }

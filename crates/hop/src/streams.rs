@@ -20,6 +20,8 @@ pub enum StreamEvent {
     Readable(StreamId),
     /// There is room to write where there was none before.
     Writable(StreamId),
+    /// The peer [has more](Streams::acknowledged) of a stream for which that is [reported](Streams::report_acknowledged).
+    Acknowledged(StreamId),
     /// The peer acknowledged everything up to and including our end.
     Finished(StreamId),
     /// Both directions are over and everything was read: the transport has removed the stream.
@@ -171,6 +173,16 @@ pub trait Streams {
         None
     }
 
+    /// Of a stream that is here, before which offset the peer has acknowledged all bytes, and its end is one byte more: what
+    /// it has for good, whatever becomes of this side. `None` where the transport does not follow that.
+    fn acknowledged(&self, _id: StreamId) -> Option<u64> {
+        None
+    }
+
+    /// From here on [`StreamEvent::Acknowledged`] comes when a stream's [`acknowledged`](Self::acknowledged) has grown, once
+    /// until it is polled.
+    fn report_acknowledged(&mut self, _id: StreamId) {}
+
     /// Of a stream that is here, before which offset all bytes have most likely arrived by now, as far as the
     /// peer's last acknowledgement and the path's delay tell; never less than what is acknowledged. A
     /// presumption, and possibly wrong. `None` where the transport has none.
@@ -261,6 +273,16 @@ macro_rules! streams_of {
             fn arrived(&self, id: $crate::StreamId) -> Option<u64> {
                 let $it = self;
                 $shared.arrived(id)
+            }
+
+            fn acknowledged(&self, id: $crate::StreamId) -> Option<u64> {
+                let $it = self;
+                $shared.acknowledged(id)
+            }
+
+            fn report_acknowledged(&mut self, id: $crate::StreamId) {
+                let $it = self;
+                $own.report_acknowledged(id)
             }
 
             fn presumed(&self, id: $crate::StreamId) -> Option<u64> {

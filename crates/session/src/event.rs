@@ -58,6 +58,9 @@ pub enum Event {
     Readable(ConnId),
     /// There is room to write where there was none before.
     Writable(ConnId),
+    /// The peer [has more](crate::Session::acknowledged) of a connection for which that is
+    /// [reported](crate::Session::report_acknowledged).
+    Acknowledged(ConnId),
     /// The peer gave the connection up, or the session did. `Closed` follows.
     Reset {
         /// Which.
@@ -78,6 +81,7 @@ impl Event {
             | Self::Connect { id, .. }
             | Self::Readable(id)
             | Self::Writable(id)
+            | Self::Acknowledged(id)
             | Self::Reset { id, .. }
             | Self::Closed(id) => *id,
         }

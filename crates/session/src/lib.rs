@@ -14,6 +14,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod acknowledge;
 mod backlog;
 mod carried;
 mod conversation;

@@ -343,6 +343,11 @@ impl Streams for End {
         self.crossed.get(&id.0).copied()
     }
 
+    fn acknowledged(&self, id: StreamId) -> Option<u64> {
+        let Stream { crossed, kept, ended, .. } = self.streams.get(&id.0)?;
+        Some(crossed - kept.len() as u64 + u64::from(*ended && kept.is_empty()))
+    }
+
     fn presumed(&self, id: StreamId) -> Option<u64> {
         let Stream { crossed, kept, .. } = self.streams.get(&id.0)?;
         let acknowledged = crossed - kept.len() as u64;

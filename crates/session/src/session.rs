@@ -12,6 +12,7 @@ use crate::carried::Origin;
 use crate::table::{Phase, Table};
 use crate::{ConnId, Event};
 
+mod acknowledged;
 mod before_commit;
 mod channel;
 mod ended;

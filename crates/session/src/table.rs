@@ -29,6 +29,9 @@ pub(crate) enum Phase {
     Open,
 }
 
+/// Beside the number of a connection's policy, which is a small one: what the peer has is reported.
+const REPORTS: u8 = 0x80;
+
 #[derive(Debug)]
 pub(crate) struct Conn {
     phase: Phase,
@@ -65,7 +68,7 @@ pub(crate) struct Conn {
     pub(crate) priority: Option<u32>,
     /// The name of the host that it is of; 0 if it was given none.
     pub(crate) client: u32,
-    /// The number of the policy by which the hop's paths carry it.
+    /// The number of the policy by which the hop's paths carry it, and [`REPORTS`].
     policy: u8,
     deadline: Option<Time>,
 }
@@ -73,11 +76,20 @@ pub(crate) struct Conn {
 impl Conn {
     /// Which of the hop's paths may carry it.
     pub(crate) fn policy(&self) -> Policy {
-        Policy::of_number(self.policy.into()).unwrap_or_default()
+        Policy::of_number((self.policy & !REPORTS).into()).unwrap_or_default()
     }
 
     pub(crate) fn set_policy(&mut self, policy: Policy) {
-        self.policy = policy.number() as u8;
+        self.policy = policy.number() as u8 & !REPORTS | self.policy & REPORTS;
+    }
+
+    /// It is reported what the peer has of it.
+    pub(crate) fn reports(&self) -> bool {
+        self.policy & REPORTS != 0
+    }
+
+    pub(crate) fn set_reports(&mut self) {
+        self.policy |= REPORTS;
     }
 
     pub(crate) fn phase(&self) -> Phase {

@@ -270,6 +270,14 @@ impl Streams for Srp {
         self.streams.arrived(id.0, acked)
     }
 
+    fn acknowledged(&self, id: StreamId) -> Option<u64> {
+        self.streams.acknowledged(id.0)
+    }
+
+    fn report_acknowledged(&mut self, id: StreamId) {
+        self.streams.report_acknowledged(id.0);
+    }
+
     /// By the time at which the last acknowledgement came, all that was sent half a round trip earlier had
     /// arrived. A little less, since delays vary and a presumption that goes too far is of no use.
     fn presumed(&self, id: StreamId) -> Option<u64> {

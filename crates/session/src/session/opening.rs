@@ -27,6 +27,9 @@ impl Session {
                 None if self.is_channel(stream) => self.write_channel(hop),
                 None => self.on_roll_writable(hop, stream),
             },
+            StreamEvent::Acknowledged(stream) => {
+                self.events.extend(self.table.of_stream(stream).map(Event::Acknowledged));
+            }
             StreamEvent::Finished(stream) => self.on_roll_finished(hop, stream),
             StreamEvent::Closed(stream) => {
                 if let Some(id) = self.table.of_stream(stream) {

@@ -268,6 +268,9 @@ impl Session {
     fn answer_reopen(&mut self, hop: &mut impl Streams, id: ConnId) {
         match self.table.phase(id) {
             Some(Phase::Open) => {
+                if self.table.get(id).is_some_and(Conn::reports) {
+                    self.report_acknowledged(hop, id);
+                }
                 // An error here is a reset, which has its own event.
                 let _ = self.write_reopened(hop, id);
                 if self.table.get(id).is_some_and(|conn| conn.writable() && !conn.finishing) {

@@ -332,6 +332,7 @@ impl Carried {
                 }
                 self.note_end(id);
             }
+            Told::Acknowledged(_) => {}
             Told::Writable(id) => {
                 if self.flows.get_mut(&id).is_some_and(|f| core::mem::take(&mut f.blocked)) {
                     self.events.push_back((flow, Event::Writable));

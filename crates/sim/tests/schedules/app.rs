@@ -254,6 +254,7 @@ fn handle_event(side: &mut Side, event: &Event) {
         Event::Reset { reason, .. } => side.account.reset = Some(*reason),
         Event::Readable(_) => side.can_read = true,
         Event::Writable(_) => side.can_write = true,
+        Event::Acknowledged(_) => {}
         Event::Closed(_) => {
             // A transport closes a stream only when everything was read, so this may be the first
             // that a stalled reader hears of the end.

@@ -132,7 +132,9 @@ impl Side {
                         self.apps[app].given_up = true;
                     }
                 }
-                StreamEvent::Writable(_) | StreamEvent::Finished(_) => {}
+                StreamEvent::Writable(_)
+                | StreamEvent::Acknowledged(_)
+                | StreamEvent::Finished(_) => {}
             }
         }
     }

@@ -138,8 +138,14 @@ impl StreamSet {
                 };
                 let before = stream.send.buffered();
                 let was_done = stream.send.is_done();
+                let known = stream.send.acknowledged_with_end();
                 stream.send.on_acked(piece);
                 let done = stream.send.is_done() && !was_done;
+                if stream.reports && !stream.reported && stream.send.acknowledged_with_end() > known
+                {
+                    stream.reported = true;
+                    self.events.push_back(StreamEvent::Acknowledged(StreamId(id)));
+                }
                 let acked = before - stream.send.buffered();
                 self.buffered -= acked;
                 self.buffers.on_acked(acked, stream);

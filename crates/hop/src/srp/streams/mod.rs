@@ -199,12 +199,32 @@ impl StreamSet {
 
     pub(super) fn poll_event(&mut self) -> Option<StreamEvent> {
         let event = self.events.pop_front()?;
-        if let StreamEvent::Closed(id) = event
-            && let Some(stream) = self.streams.remove(id.0)
-        {
-            self.buffers.forget(&stream);
+        match event {
+            StreamEvent::Closed(id) => {
+                if let Some(stream) = self.streams.remove(id.0) {
+                    self.buffers.forget(&stream);
+                }
+            }
+            StreamEvent::Acknowledged(id) => {
+                if let Some(stream) = self.streams.get_mut(id.0) {
+                    stream.reported = false;
+                }
+            }
+            _ => {}
         }
         Some(event)
+    }
+
+    /// Before which offset the peer has acknowledged all bytes of a stream; its end is one byte more.
+    pub(super) fn acknowledged(&self, id: u64) -> Option<u64> {
+        self.streams.get(id).map(|stream| stream.send.acknowledged_with_end())
+    }
+
+    /// From here on it is reported that this has grown.
+    pub(super) fn report_acknowledged(&mut self, id: u64) {
+        if let Some(stream) = self.streams.get_mut(id) {
+            stream.reports = true;
+        }
     }
 
     /// Room for bytes of a stream, at this rate of sending.

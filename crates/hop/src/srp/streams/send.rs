@@ -370,6 +370,11 @@ impl SendHalf {
         (self.ring.start(), &self.acked)
     }
 
+    /// So much the peer has acknowledged in order, its end as one byte more.
+    pub(super) fn acknowledged_with_end(&self) -> u64 {
+        self.ring.start() + u64::from(self.fin == Fin::Acked && self.buffered() == 0)
+    }
+
     /// The offset of the first byte that the peer has not acknowledged in order, and all from there.
     pub(super) fn unacknowledged(&self) -> (u64, Vec<u8>) {
         let start = self.ring.start();

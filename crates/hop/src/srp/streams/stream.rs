@@ -24,6 +24,10 @@ pub(super) struct Stream {
     pub(super) reset_locally: bool,
     /// Over both ways; the event waits to be polled.
     pub(super) closed: bool,
+    /// What the peer acknowledges is reported.
+    pub(super) reports: bool,
+    /// It has acknowledged more, and that event waits to be polled.
+    pub(super) reported: bool,
     pub(super) priority: u32,
     /// The name of the host that it is of; 0 if none was given.
     pub(super) client: u32,
@@ -41,6 +45,8 @@ impl Stream {
             recv: RecvHalf::new(window, window_max),
             reset_locally: false,
             closed: false,
+            reports: false,
+            reported: false,
             priority: USUAL,
             client: 0,
             turn_state: TurnState::new(),

@@ -264,3 +264,35 @@ fn a_stream_that_holds_little_finds_room() {
     let others: Vec<usize> = ids[1..].iter().map(|id| fill(&mut end, *id)).collect();
     assert_eq!(others, [2048, 2048, 2048, 2048, 0, 0, 0]);
 }
+
+/// SRP-47: what the peer has is known as soon as it has said so and never sooner, and the end as one byte more.
+#[test]
+fn what_the_peer_has_is_reported_and_never_too_early() {
+    const SIZE: usize = 1_000_000;
+    for seed in 0..20 {
+        let mut w = Pairs::new(seed);
+        w.pipes.iter_mut().for_each(|p| p.loss = 0.2);
+        let id = w.ends[0][1].open().unwrap();
+        w.ends[0][1].report_acknowledged(id);
+        let (mut written, mut read, mut known, mut reports) = (0, 0, 0, 0);
+        let until = Time::from_secs(60);
+        while known <= SIZE as u64 {
+            assert!(w.now < until, "seed {seed}: {known} known of {read}");
+            written += w.ends[0][1].write(id, &vec![7; SIZE - written]).unwrap_or_default();
+            if written == SIZE {
+                w.ends[0][1].finish(id);
+            }
+            w.step(until);
+            read += read_all(&mut w.ends[0][0], id).len() as u64;
+            let ended = u64::from(w.ends[0][0].recv_state(id) == RecvState::Finished);
+            let before = known;
+            known = w.ends[0][1].acknowledged(id).unwrap();
+            assert!((before..=read + ended).contains(&known), "seed {seed}: {known} of {read}");
+            let events = events(&mut w.ends[0][1]);
+            let reported = events.iter().filter(|e| **e == StreamEvent::Acknowledged(id)).count();
+            assert_eq!(reported > 0, known > before, "seed {seed}: {before} {known}");
+            reports += reported;
+        }
+        assert!(reports > 10, "seed {seed}: {reports}");
+    }
+}

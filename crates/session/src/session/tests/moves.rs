@@ -92,6 +92,8 @@ struct End {
     closed: bool,
     /// Of the fixed host's: it was connected to, or refused.
     asked: usize,
+    /// Of the fixed host's: what its base took for had by the mobile.
+    acknowledged: u64,
 }
 
 /// A base's end of an association.
@@ -252,6 +254,26 @@ impl Run {
         {
             host.written += n;
         }
+        self.check_acknowledged(id, at);
+    }
+
+    /// A base takes nothing for had by the mobile that the mobile could still lose.
+    fn check_acknowledged(&mut self, id: ConnId, at: usize) {
+        let Station { session, pair, .. } = &self.stations[at];
+        let Some(acknowledged) = session.acknowledged(&pair.base, id) else { return };
+        let host = self.hosts.get_mut(&id).expect("it is relayed");
+        // The end is written anew on another hop.
+        let before = host.acknowledged.min(host.written as u64);
+        assert!(acknowledged >= before, "{id}: {acknowledged} after {host:?}");
+        host.acknowledged = acknowledged;
+        // Where it has not read yet what the base says first, what follows that has come as well.
+        let Some(conn) = self.mobile.table.get(id).filter(|conn| conn.hears()) else { return };
+        let hop = &self.stations[self.at].pair.mobile;
+        let here = conn.stream.and_then(|stream| hop.snapshot(stream));
+        let came = here.as_ref().map_or(0, |s| s.received.saturating_sub(conn.heard.into()));
+        let ended = conn.has_end() || here.is_some_and(|s| s.recv_ended);
+        let has = conn.recv_base + came + u64::from(ended);
+        assert!(acknowledged <= has, "{id}: {acknowledged} of {has}, {conn:?}");
     }
 
     fn end(&mut self, id: ConnId) {
@@ -512,8 +534,8 @@ impl Run {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
-    /// MHP-18, MHP-19, MHP-23: wherever the mobile goes and whenever its state follows, every byte
-    /// arrives once and in order, and nothing but what was given up is lost.
+    /// MHP-18, MHP-19, MHP-23, ACK-1: wherever the mobile goes and whenever its state follows, every byte
+    /// arrives once and in order, nothing but what was given up is lost, and no base takes for had what the mobile has not.
     #[test]
     fn bytes_are_exact_whenever_mobile_and_state_come(
         buffer in prop_oneof![2usize..60, 200usize..2000],

@@ -72,7 +72,9 @@ impl Side {
         match event {
             Event::Opened { .. } => app.open = true,
             Event::Connect { id, .. } => self.waiting.push(*id),
-            Event::Readable(_) | Event::Writable(_) => assert!(app.open, "{event:?} while closed"),
+            Event::Readable(_) | Event::Writable(_) | Event::Acknowledged(_) => {
+                assert!(app.open, "{event:?} while closed");
+            }
             Event::Failed { .. } | Event::Reset { .. } => {
                 assert!(!app.reset, "told twice");
                 app.reset = true;

@@ -371,7 +371,7 @@ impl Surrogates {
     pub(super) fn handle_event(&mut self, id: Way, event: Event) {
         match event {
             Event::Connect { id: conn, target, .. } => self.connect((id, conn), &target),
-            Event::Readable(conn) | Event::Writable(conn) => {
+            Event::Readable(conn) | Event::Writable(conn) | Event::Acknowledged(conn) => {
                 self.dirty.extend(self.names.get(&(id, conn)));
             }
             Event::Reset { id: conn, .. } => {
