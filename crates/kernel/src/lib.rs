@@ -2,6 +2,7 @@
 //! loop that waits for them. Nothing here knows a protocol of lasthop's. All `unsafe` is here.
 
 pub mod accept;
+pub mod bpf;
 pub mod clock;
 mod coalesce;
 pub mod cpu;
