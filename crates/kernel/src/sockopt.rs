@@ -111,6 +111,15 @@ pub struct Info {
     pub snd_mss: u32,
 }
 
+/// How far a connection's own bytes have come, from `TCP_INFO`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Progress {
+    /// Bytes that the peer has acknowledged, and perhaps the SYN.
+    pub bytes_acked: u64,
+    /// Segments that were sent again.
+    pub total_retrans: u32,
+}
+
 /// Puts the socket into repair, or out of it. Needs `CAP_NET_ADMIN` in the socket's network namespace.
 pub fn set_repair(fd: BorrowedFd<'_>, mode: Repair) -> io::Result<()> {
     set_int(fd, libc::IPPROTO_TCP, libc::TCP_REPAIR, mode.value())
@@ -237,6 +246,14 @@ pub fn info(fd: BorrowedFd<'_>) -> io::Result<Info> {
         rcv_wscale,
         snd_mss: word(&bytes, 16),
     })
+}
+
+/// What the peer has acknowledged, and how often something was sent again.
+pub fn progress(fd: BorrowedFd<'_>) -> io::Result<Progress> {
+    let bytes: [u8; 128] = get(fd, libc::IPPROTO_TCP, libc::TCP_INFO)?;
+    let acked = bytes.last_chunk().copied().unwrap_or_default();
+    let total_retrans = word(&bytes, 100);
+    Ok(Progress { bytes_acked: u64::from_ne_bytes(acked), total_retrans })
 }
 
 /// Bytes that were received and not read; the peer's end is not counted.

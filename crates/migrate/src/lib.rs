@@ -5,10 +5,13 @@
 //! [`Admin`] asks, [`helper`] does. [`dump_all`] and [`restore_all`] turn connections into
 //! [`Image`]s and back; [`Routing`] has the packets for the mobile's address follow.
 //!
+//! So that a base may also die, [`ack_filter`] bounds what its kernel acknowledges at what the mobile has.
+//!
 //! The kernel must not answer for a connection while it is in no kernel: packets of its four-tuple
 //! are dropped in both directions from before it is read out until it stands elsewhere, so that no
 //! reset ever leaves.
 
+pub mod ack_filter;
 mod admin;
 mod dump;
 mod error;

@@ -1,0 +1,211 @@
+//! Bounds what the kernel acknowledges of connections that a base splits, so that a base that dies loses nothing: a
+//! program in what interfaces send holds acknowledgement numbers at what the mobile has confirmed. Its rule is that
+//! of `lasthop_session::acknowledge`.
+//!
+//! The privileged helper makes an [`AckFilter`] and says which connections are held; the base, which has no privilege,
+//! maps their [`Slots`] and writes how far each may be acknowledged, and has an [`Injector`] acknowledge when that
+//! advances.
+
+mod inject;
+mod layout;
+mod program;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::Ordering;
+
+use lasthop_kernel::bpf::{AssembleError, BpfError, HashMap, Link, Program, SharedArray};
+use lasthop_kernel::netlink::{NetlinkError, Rtnetlink};
+use thiserror::Error;
+
+pub use self::inject::{InjectError, Injector};
+pub use self::layout::WORDS;
+use super::Flow;
+
+/// Bytes of a flow as the program looks for it: both addresses as those of IPv6, both ports, and four zeros.
+const KEY: usize = 40;
+
+/// Why acknowledgements are not held.
+#[derive(Debug, Error)]
+pub enum AckFilterError {
+    /// The kernel did not do it.
+    #[error(transparent)]
+    Bpf(#[from] BpfError),
+    /// The program cannot be put together, which is a mistake of ours.
+    #[error(transparent)]
+    Assemble(#[from] AssembleError),
+    /// The interfaces are not known.
+    #[error(transparent)]
+    Netlink(#[from] NetlinkError),
+    /// Every slot is in use.
+    #[error("no more than {0} connections can be held at once")]
+    Full(usize),
+    /// The connection is held already.
+    #[error("the connection from {} to {} is held already", .0.local, .0.remote)]
+    Present(Flow),
+}
+
+impl AckFilterError {
+    /// Whether this user, or this kernel, has no such programs.
+    pub fn is_unavailable(&self) -> bool {
+        matches!(self, Self::Bpf(error) if error.is_unavailable())
+    }
+}
+
+/// The program in the kernel, and the connections that it holds. All of it ends when this is dropped.
+#[derive(Debug)]
+pub struct AckFilter {
+    flows: HashMap<KEY, 4>,
+    slots: Slots,
+    ethernet: Program,
+    bare: Program,
+    links: BTreeMap<u32, Link>,
+    held: BTreeMap<Flow, u32>,
+    /// The one that has been free for the longest comes first: who still writes to one that was taken from him writes
+    /// where nobody is for a while.
+    free: VecDeque<u32>,
+}
+
+impl AckFilter {
+    /// A program that is attached nowhere and has room for so many connections, of 128 bytes each.
+    ///
+    /// # Errors
+    ///
+    /// No permission (CAP_BPF and CAP_NET_ADMIN), or the kernel refuses.
+    pub fn new(connections: u32) -> Result<Self, AckFilterError> {
+        let flows = HashMap::create("lasthop_flows", connections)?;
+        let slots = SharedArray::create("lasthop_slots", WORDS, connections)?;
+        let load = |link_header| -> Result<Program, AckFilterError> {
+            let program = program::program(link_header, flows.as_fd(), slots.as_fd())?;
+            Ok(Program::load("lasthop_ack", &program)?)
+        };
+        let (ethernet, bare) = (load(program::ETHERNET)?, load(program::NO_LINK_HEADER)?);
+        let (links, held) = (BTreeMap::new(), BTreeMap::new());
+        let free = (0..connections).collect();
+        Ok(Self { flows, slots: Slots(slots), ethernet, bare, links, held, free })
+    }
+
+    /// From here on the program sees what the interface of the calling thread's network namespace sends.
+    ///
+    /// # Errors
+    ///
+    /// There is no such interface, or the kernel is older than Linux 6.6 and cannot attach the program.
+    pub fn attach(&mut self, interface: u32) -> Result<(), AckFilterError> {
+        let all = Rtnetlink::open()?.interfaces()?;
+        let found = all.into_iter().find(|one| one.index == interface);
+        let found = found.ok_or(BpfError::NoInterface(interface))?;
+        // Loopbacks have such headers as well; tunnels and modems have none.
+        let has_header = found.ethernet || found.loopback;
+        let program = if has_header { &self.ethernet } else { &self.bare };
+        // One that is attached already ends only then: a moment of both does no harm, one of neither may.
+        self.links.insert(interface, program.attach_egress(interface)?);
+        Ok(())
+    }
+
+    /// The program no longer sees what the interface sends. `false` if it did not.
+    pub fn detach(&mut self, interface: u32) -> bool {
+        self.links.remove(&interface).is_some()
+    }
+
+    /// Holds a connection, and says by which slot. Its words are zero: nothing is done before the base writes that it is
+    /// live. That should be before the connection is made.
+    ///
+    /// # Errors
+    ///
+    /// It is held already, or no slot is free.
+    pub fn insert(&mut self, flow: Flow) -> Result<u32, AckFilterError> {
+        if self.held.contains_key(&flow) {
+            return Err(AckFilterError::Present(flow));
+        }
+        let slot = *self.free.front().ok_or(AckFilterError::Full(self.slots.len()))?;
+        self.slots.clear(slot);
+        self.flows.insert(&key(&flow), &slot.to_ne_bytes())?;
+        self.free.pop_front();
+        self.held.insert(flow, slot);
+        Ok(slot)
+    }
+
+    /// Holds a connection no longer: what its kernel sends passes. `false` if it was not held.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refuses, and it is still held.
+    pub fn remove(&mut self, flow: &Flow) -> Result<bool, AckFilterError> {
+        let Some(slot) = self.held.get(flow).copied() else { return Ok(false) };
+        self.flows.remove(&key(flow))?;
+        self.held.remove(flow);
+        self.free.push_back(slot);
+        Ok(true)
+    }
+
+    /// The slots of all connections, also to be handed to the base as a descriptor.
+    pub fn slots(&self) -> &Slots {
+        &self.slots
+    }
+}
+
+/// The memory of the slots, which the program shares: [`WORDS`] words each, of which the first eight are the base's to
+/// write and the others the program's. `lasthop_session::acknowledge::Slot` says what they mean.
+#[derive(Debug)]
+pub struct Slots(SharedArray);
+
+impl Slots {
+    /// The slots whose descriptor this is. Needs no privilege.
+    ///
+    /// # Errors
+    ///
+    /// It is the descriptor of something else, or the memory cannot be had.
+    pub fn of(fd: OwnedFd) -> Result<Self, BpfError> {
+        SharedArray::from_fd(fd).map(Self)
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// There is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The words of a slot, each as it was at some moment; none if there is no such slot.
+    pub fn read(&self, slot: u32) -> Option<[u64; WORDS]> {
+        let words = self.0.entry(slot as usize)?;
+        (words.len() == WORDS).then(|| std::array::from_fn(|n| words[n].load(Ordering::Acquire)))
+    }
+
+    /// Writes a word in one step. `false` if there is no such slot or word.
+    pub fn write(&self, slot: u32, word: usize, value: u64) -> bool {
+        let word = self.0.entry(slot as usize).and_then(|words| words.get(word));
+        word.inspect(|word| word.store(value, Ordering::Release)).is_some()
+    }
+
+    fn clear(&self, slot: u32) {
+        (0..WORDS).for_each(|word| {
+            self.write(slot, word, 0);
+        });
+    }
+}
+
+impl AsFd for Slots {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+fn key(flow: &Flow) -> [u8; KEY] {
+    let mut key = [0; KEY];
+    let octets = |address: SocketAddr| match address.ip() {
+        IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
+        IpAddr::V6(ip) => ip.octets(),
+    };
+    key[..16].copy_from_slice(&octets(flow.local));
+    key[16..32].copy_from_slice(&octets(flow.remote));
+    key[32..34].copy_from_slice(&flow.local.port().to_be_bytes());
+    key[34..36].copy_from_slice(&flow.remote.port().to_be_bytes());
+    key
+}
