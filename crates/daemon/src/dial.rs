@@ -15,6 +15,7 @@ use lasthop_kernel::reactor::{Interest, Reactor, Token};
 use lasthop_kernel::slab::Key;
 use lasthop_kernel::tcp::{self, Socket};
 use lasthop_kernel::turn::Source;
+use lasthop_migrate::{Flow, HeldFlow, Holding};
 use lasthop_session::{ConnId, Refusal};
 use lasthop_units::Time;
 
@@ -32,10 +33,21 @@ pub(crate) trait Gate: Send + Sync + Debug {
 
 /// Makes sockets for addresses that are not this host's, for whoever has no privilege to.
 pub(crate) trait Exit: Send + Sync + Debug {
-    /// Asks for a socket that is bound to `source`, for attempt `n` of that connection:
-    /// [`handle_socket`] has it. False while whoever has the privilege is away: then connections leave
+    /// Asks for a socket that is bound to `source`, for attempt `n` of that connection, and to have its acknowledgements held
+    /// if it is to connect to `held`: [`handle_socket`] has it. False while whoever has the privilege is away: then connections leave
     /// from the host's own address.
-    fn request(&self, key: Key, n: u32, source: SocketAddr) -> bool;
+    fn request(&self, key: Key, n: u32, source: SocketAddr, held: Option<SocketAddr>) -> bool;
+
+    /// Holds acknowledgements of a connection no longer.
+    fn release(&self, flow: Flow);
+}
+
+/// A socket that was asked for.
+#[derive(Debug)]
+pub(crate) struct Exited {
+    pub(crate) fd: OwnedFd,
+    /// By which slot the acknowledgements of its connection are held, if they are.
+    pub(crate) slot: Option<(Flow, u32)>,
 }
 
 #[derive(Debug)]
@@ -43,6 +55,15 @@ struct Attempt {
     n: u32,
     to: SocketAddr,
     stage: Stage,
+    /// Its acknowledgements are held.
+    held: Option<HeldFlow>,
+}
+
+/// What holds the acknowledgements of connections, and for how long at most what their mobile does not have.
+#[derive(Clone, Debug)]
+pub(crate) struct Holder {
+    pub(crate) holding: Arc<Holding>,
+    pub(crate) most: Duration,
 }
 
 #[derive(Debug)]
@@ -62,6 +83,7 @@ pub(crate) struct Dial {
     deadline: Time,
     leave: Leave,
     exit: Option<Arc<dyn Exit>>,
+    holder: Option<Holder>,
     gate: Option<Arc<dyn Gate>>,
     /// The error of the first attempt that failed: its address was the best.
     refusal: Option<Refusal>,
@@ -74,8 +96,8 @@ pub(crate) struct Dial {
 pub(crate) enum Outcome {
     /// They go on; advance again at this time.
     Going(Time),
-    /// One has connected.
-    Connected(OwnedFd),
+    /// One has connected; how its acknowledgements are held, if they are.
+    Connected(OwnedFd, Option<(HeldFlow, Duration)>),
     /// All have failed.
     Refused(Refusal),
 }
@@ -92,6 +114,7 @@ impl Dial {
             deadline,
             leave: Leave::default(),
             exit: None,
+            holder: None,
             gate: None,
             refusal: None,
             turned_away: false,
@@ -101,6 +124,11 @@ impl Dial {
     /// The same, from other addresses than the host's own, by sockets that `exit` makes, if it is said.
     pub(crate) fn leaving(self, leave: Leave, exit: Option<Arc<dyn Exit>>) -> Self {
         Self { leave, exit, ..self }
+    }
+
+    /// The same; the acknowledgements of what leaves by such a socket are held, if anything is to hold them.
+    pub(crate) fn holding(self, holder: Option<Holder>) -> Self {
+        Self { holder, ..self }
     }
 
     /// The same, but for addresses that `gate` does not admit: it is asked before each attempt, and
@@ -153,11 +181,13 @@ impl Dial {
         let n = self.started;
         self.started += 1;
         let stage = match (self.leave.source(addr), &self.exit) {
-            (Some(source), Some(exit)) if exit.request(key, n, source) => Stage::Asks(source),
+            (Some(source), Some(exit)) if exit.request(key, n, source, self.held(addr)) => {
+                Stage::Asks(source)
+            }
             (Some(_), Some(_)) => watch(reactor, key, n, self.leave.connect_own(addr)?)?,
             _ => watch(reactor, key, n, self.leave.connect(addr)?)?,
         };
-        self.attempts.push(Attempt { n, to: addr, stage });
+        self.attempts.push(Attempt { n, to: addr, stage, held: None });
         Ok(())
     }
 
@@ -168,17 +198,33 @@ impl Dial {
         reactor: &mut Reactor<Source>,
         key: Key,
         n: u32,
-        socket: io::Result<Option<OwnedFd>>,
+        socket: io::Result<Option<Exited>>,
     ) -> Outcome {
         let asks = |a: &Attempt| a.n == n && matches!(a.stage, Stage::Asks(_));
         if let Some(i) = self.attempts.iter().position(asks) {
             let Attempt { to, stage, .. } = self.attempts.swap_remove(i);
+            let (socket, slot) = match socket {
+                Ok(Some(Exited { fd, slot })) => (Ok(Some(fd)), slot),
+                Ok(None) => (Ok(None), None),
+                Err(error) => (Err(error), None),
+            };
+            let held = slot.and_then(|slot| self.hold(slot));
             match self.connect(reactor, key, n, to, &stage, socket) {
-                Ok(stage) => self.attempts.push(Attempt { n, to, stage }),
+                Ok(stage) => self.attempts.push(Attempt { n, to, stage, held }),
                 Err(e) => self.fail(&e),
             }
         }
         self.advance(now, reactor, key)
+    }
+
+    /// Where acknowledgements are to be held, the connection's other end.
+    fn held(&self, to: SocketAddr) -> Option<SocketAddr> {
+        self.holder.as_ref().map(|_| to)
+    }
+
+    fn hold(&self, (flow, slot): (Flow, u32)) -> Option<HeldFlow> {
+        let (holder, exit) = (self.holder.as_ref()?, self.exit.clone()?);
+        Some(holder.holding.hold(flow, slot, move |flow| exit.release(flow)))
     }
 
     fn connect(
@@ -196,7 +242,7 @@ impl Dial {
         };
         if let (Err(error), Stage::Asks(source), Some(exit)) = (&fd, stage, &self.exit)
             && let Some(source) = another_port(error, *source)
-            && exit.request(key, n, source)
+            && exit.request(key, n, source, self.held(to))
         {
             return Ok(Stage::Asks(source));
         }
@@ -218,7 +264,7 @@ impl Dial {
         if let Some(i) = self.attempts.iter().position(|a| a.n == n)
             && let Stage::Connects(fd, _) = &self.attempts[i].stage
             && let Some(result) = tcp::connected(fd)
-            && let Attempt { to, stage: Stage::Connects(fd, token), .. } =
+            && let Attempt { to, stage: Stage::Connects(fd, token), held, .. } =
                 self.attempts.swap_remove(i)
         {
             reactor.remove(&fd, token);
@@ -226,7 +272,8 @@ impl Dial {
                 Ok(()) if !self.admits(to) => {}
                 Ok(()) => {
                     self.cancel(reactor);
-                    return Outcome::Connected(fd);
+                    let held = held.zip(self.holder.as_ref().map(|holder| holder.most));
+                    return Outcome::Connected(fd, held);
                 }
                 Err(e) => self.fail(&e),
             }
@@ -271,7 +318,7 @@ pub(crate) fn handle_socket<H: Hop, W: Dials>(
     core: &mut Core<H, W>,
     key: Key,
     n: u32,
-    socket: io::Result<Option<OwnedFd>>,
+    socket: io::Result<Option<Exited>>,
 ) {
     step(core, key, |dial, now, reactor| dial.handle_socket(now, reactor, key, n, socket));
 }
@@ -291,11 +338,16 @@ fn step<H: Hop, W: Dials>(
             dial.cancel(&mut core.reactor);
             refuse(core, key, refusal);
         }
-        Outcome::Connected(fd) => accept(core, key, fd),
+        Outcome::Connected(fd, held) => accept(core, key, fd, held),
     }
 }
 
-fn accept<H: Hop, W>(core: &mut Core<H, W>, key: Key, fd: OwnedFd) {
+fn accept<H: Hop, W>(
+    core: &mut Core<H, W>,
+    key: Key,
+    fd: OwnedFd,
+    held: Option<(HeldFlow, Duration)>,
+) {
     tcp::tune_relayed(&fd);
     let bound = tcp::local_addr(&fd);
     let Some((id, conn)) = core.connections.get(key).and_then(|c| c.name) else { return };
@@ -303,6 +355,9 @@ fn accept<H: Hop, W>(core: &mut Core<H, W>, key: Key, fd: OwnedFd) {
         return refuse(core, key, Refusal::TooMany);
     };
     core.relay(key, |_| Some((socket, Vec::new())));
+    if let Some((flow, most)) = held {
+        core.hold(id, conn, flow, most);
+    }
     if let Some((session, mut streams)) = core.session(id) {
         session.accept(&mut streams, conn, bound);
     }
@@ -393,7 +448,7 @@ mod tests {
         let key = Slab::new().insert(());
         let addresses = vec![closed_port(), listener.local_addr().unwrap()];
         let mut dial = Dial::new(addresses, Time::from_secs(5));
-        assert!(matches!(drive(&mut dial, &mut reactor, key), Outcome::Connected(_)));
+        assert!(matches!(drive(&mut dial, &mut reactor, key), Outcome::Connected(..)));
     }
 
     /// MHP-5

@@ -216,6 +216,7 @@ impl<R: Role> Driver<R> {
         while let Some(timer) = self.core.timers.pop_due(now) {
             match timer {
                 Timer::Grace => self.abandon(),
+                Timer::Held(key) => self.core.handle_held(key),
                 timer => self.role.handle_timer(&mut self.core, timer),
             }
         }
@@ -361,7 +362,7 @@ impl<R: Role> Driver<R> {
                     reset = connection.reset,
                     "connection closed"
                 );
-                relay.socket.close(&mut self.core.reactor, connection.reset);
+                relay.close(self.core.now, &mut self.core.reactor, connection.reset);
             }
             Phase::Waiting(waiting) => {
                 self.role.handle_gone(&mut self.core, waiting, connection.reset);
@@ -400,7 +401,9 @@ impl<R: Role> Driver<R> {
         for key in self.core.connections.keys() {
             if let Some(connection) = self.core.remove(key) {
                 match connection.phase {
-                    Phase::Relaying(relay) => relay.socket.close(&mut self.core.reactor, true),
+                    Phase::Relaying(relay) => {
+                        relay.close(self.core.now, &mut self.core.reactor, true);
+                    }
                     Phase::Waiting(waiting) => {
                         self.role.handle_gone(&mut self.core, waiting, true);
                     }

@@ -9,6 +9,7 @@ mod dial;
 mod driver;
 mod error;
 mod handshake;
+mod held;
 mod hop;
 mod hop_set;
 pub mod keyfile;

@@ -2,8 +2,13 @@
 
 use lasthop_hop::{RecvState, Streams};
 use lasthop_session::{ConnId, ResetReason, Session};
+use lasthop_units::Time;
 
+use lasthop_kernel::reactor::Reactor;
 use lasthop_kernel::tcp::{self, Moved, Socket};
+use lasthop_kernel::turn::Source;
+
+use crate::held::Held;
 
 /// Bytes that one connection may move in one direction in one turn of the loop, so that a fast one
 /// does not keep the others waiting.
@@ -24,6 +29,8 @@ pub(crate) struct Relay {
     pub(crate) to_hop: u64,
     /// Bytes from the hop to the socket.
     pub(crate) from_hop: u64,
+    /// What holds the socket's acknowledgements, if something does.
+    pub(crate) held: Option<Box<Held>>,
 }
 
 /// A relay without its socket.
@@ -41,19 +48,28 @@ impl Paused {
     /// Goes on with the same connection's socket.
     pub(crate) fn with(self, socket: Socket) -> Relay {
         let Self { id, preface, read_done, write_done, to_hop, from_hop } = self;
-        Relay { id, socket, preface, read_done, write_done, to_hop, from_hop }
+        Relay { id, socket, preface, read_done, write_done, to_hop, from_hop, held: None }
     }
 }
 
 impl Relay {
     /// Nothing moved yet.
     pub(crate) fn new(id: ConnId, socket: Socket, preface: Vec<u8>) -> Self {
-        Self { id, socket, preface, read_done: false, write_done: false, to_hop: 0, from_hop: 0 }
+        Self {
+            id,
+            socket,
+            preface,
+            read_done: false,
+            write_done: false,
+            to_hop: 0,
+            from_hop: 0,
+            held: None,
+        }
     }
 
-    /// The socket, and what else there is to know to go on with one like it.
+    /// The socket, and what else there is to know to go on with one like it. Its acknowledgements are held no longer.
     pub(crate) fn into_parts(self) -> (Socket, Paused) {
-        let Self { id, socket, preface, read_done, write_done, to_hop, from_hop } = self;
+        let Self { id, socket, preface, read_done, write_done, to_hop, from_hop, .. } = self;
         (socket, Paused { id, preface, read_done, write_done, to_hop, from_hop })
     }
 
@@ -61,6 +77,16 @@ impl Relay {
     /// was passed on there.
     pub(crate) fn continued(id: ConnId, socket: Socket, read_done: bool) -> Self {
         Self { read_done, ..Self::new(id, socket, Vec::new()) }
+    }
+
+    /// Closes the socket, with a reset or after everything has come to where it goes.
+    pub(crate) fn close(self, now: Time, reactor: &mut Reactor<Source>, reset: bool) {
+        // What is held lets no end of a connection pass.
+        match self.held {
+            Some(held) if !reset => held.release(now),
+            held => drop(held),
+        }
+        self.socket.close(reactor, reset);
     }
 
     /// The session's peer has ended its direction, and the socket knows.
@@ -84,9 +110,18 @@ impl Relay {
     }
 
     /// Moves what can be moved. True if the turn's share was used up before that.
-    pub(crate) fn pump(&mut self, session: &mut Session, hop: &mut impl Streams) -> bool {
+    pub(crate) fn pump(
+        &mut self,
+        now: Time,
+        session: &mut Session,
+        hop: &mut impl Streams,
+    ) -> bool {
         let more_up = self.pump_to_hop(session, hop);
         let more_down = self.pump_from_hop(session, hop);
+        if let Some(held) = &mut self.held {
+            held.on_read(now, self.to_hop + u64::from(self.read_done));
+            held.advance(now, session, hop, self.id);
+        }
         more_up || more_down
     }
 
@@ -141,6 +176,9 @@ impl Relay {
             let data = session.received(hop, self.id);
             if data.is_empty() {
                 if session.recv_state(hop, self.id) == RecvState::Finished {
+                    if let Some(held) = &mut self.held {
+                        held.let_end();
+                    }
                     tcp::shutdown_write(&self.socket.fd);
                     self.write_done = true;
                 }

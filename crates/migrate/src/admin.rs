@@ -31,6 +31,7 @@ const PATIENCE: Duration = Duration::from_secs(4);
 const STARTUP: Duration = Duration::from_secs(30);
 /// A helper of our own that was sent goodbye has this long to clean up before we go on without it.
 const FAREWELL: Duration = Duration::from_secs(2);
+const HOLDING: &str = "hold acknowledgements";
 /// This program, however it was called and wherever its file has gone.
 const THIS_PROGRAM: &str = "/proc/self/exe";
 
@@ -54,6 +55,9 @@ pub struct Admin {
     frozen: BTreeSet<Flow>,
     /// Addresses whose strays are reset.
     answered: BTreeSet<IpAddr>,
+    /// The memory of slots, and the connections that are held by them.
+    slots: Option<OwnedFd>,
+    held: BTreeMap<Flow, u32>,
     lost: bool,
 }
 
@@ -139,6 +143,8 @@ impl Admin {
             announced: BTreeSet::new(),
             frozen: BTreeSet::new(),
             answered: BTreeSet::new(),
+            slots: None,
+            held: BTreeMap::new(),
             lost: false,
         };
         admin.set_patience(PATIENCE)?;
@@ -221,7 +227,50 @@ impl Admin {
         for (address, interface) in self.announced.clone() {
             tell(self.announce(address, &interface))?;
         }
+        if let Some(slots) = self.slots.take() {
+            let held = self.held.iter().map(|(flow, slot)| (*flow, *slot)).collect();
+            let done = self.perform_with(HOLDING, &Request::SlotsAgain(held), &[slots.as_fd()]);
+            self.slots = Some(slots);
+            tell(done)?;
+        }
         if self.answered.is_empty() { Ok(()) } else { self.send_answered() }
+    }
+
+    /// The memory of slots for connections whose acknowledgements are [held](super::Holding).
+    ///
+    /// # Errors
+    ///
+    /// The kernel refuses, or is older than Linux 6.6.
+    pub fn slots(&mut self) -> Result<OwnedFd, MigrateError> {
+        let (Answer::Done, mut fds) = self.request(HOLDING, &Request::Slots, &[])? else {
+            return Err(self.strange(HOLDING));
+        };
+        let slots = fds.pop().ok_or_else(|| self.strange(HOLDING))?;
+        self.slots = Some(slots.try_clone().map_err(MigrateError::kernel(HOLDING))?);
+        Ok(slots)
+    }
+
+    /// Holds the acknowledgements of a connection that is to be made: by which slot.
+    ///
+    /// # Errors
+    ///
+    /// The helper may not use its address, or as many are held as can be.
+    pub fn hold(&mut self, flow: Flow) -> Result<u32, MigrateError> {
+        let (Answer::Slot(slot), _) = self.request(HOLDING, &Request::Hold(flow), &[])? else {
+            return Err(self.strange(HOLDING));
+        };
+        self.held.insert(flow, slot);
+        Ok(slot)
+    }
+
+    /// Holds a connection's no longer.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refuses.
+    pub fn release(&mut self, flow: Flow) -> Result<(), MigrateError> {
+        self.held.remove(&flow);
+        self.perform("hold acknowledgements no longer", &Request::Release(flow))
     }
 
     /// A TCP socket that is bound to `local`, whose address need not be this host's: to its port if
@@ -442,7 +491,16 @@ impl Admin {
     }
 
     fn perform(&mut self, doing: &'static str, request: &Request) -> Result<(), MigrateError> {
-        match self.request(doing, request, &[])? {
+        self.perform_with(doing, request, &[])
+    }
+
+    fn perform_with(
+        &mut self,
+        doing: &'static str,
+        request: &Request,
+        fds: &[BorrowedFd<'_>],
+    ) -> Result<(), MigrateError> {
+        match self.request(doing, request, fds)? {
             (Answer::Done, _) => Ok(()),
             _ => Err(self.strange(doing)),
         }

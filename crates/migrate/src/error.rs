@@ -56,6 +56,12 @@ pub enum MigrateError {
         /// What was tried, and what happened.
         tried: String,
     },
+    /// Acknowledgements cannot be held.
+    #[error("acknowledgements cannot be held at what the mobile has: {tried}")]
+    NotHeld {
+        /// What was tried, and what happened.
+        tried: String,
+    },
     /// The kernel refused a step.
     #[error("cannot {doing}: {source}")]
     Kernel {

@@ -18,11 +18,13 @@ use serde::{Deserialize, Serialize};
 use super::Flow;
 
 /// The form of the messages. A helper of another version refuses.
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 /// Descriptors in one message (the kernel takes 253).
 pub(super) const FDS_MAX: usize = 128;
 /// Four-tuples in one message.
 pub(super) const FLOWS_MAX: usize = 4096;
+/// Connections whose acknowledgements are held for one client.
+pub(super) const HELD_MAX: usize = 2048;
 /// Networks, or addresses, in one message.
 pub(super) const NETWORKS_MAX: usize = 4096;
 /// The longest message, bytes: less than a Unix socket takes by default.
@@ -71,6 +73,14 @@ pub(super) enum Request {
     Unroute(IpAddr),
     Announce(IpAddr, String),
     Retract(IpAddr, String),
+    /// The memory of slots for connections whose acknowledgements are held comes with the answer.
+    Slots,
+    /// That memory comes with the message, and these connections are held by those slots.
+    SlotsAgain(Vec<(Flow, u32)>),
+    /// Holds a connection's acknowledgements; the answer is its slot.
+    Hold(Flow),
+    /// Holds that connection's no longer.
+    Release(Flow),
     /// The client ends in good order: everything goes.
     Goodbye,
 }
@@ -93,6 +103,7 @@ impl Request {
                 wanted.len() <= FDS_MAX && wanted.iter().all(|w| w.repair.is_none_or(bounded))
             }
             Self::Freeze(flows) | Self::Thaw(flows) => flows.len() <= FLOWS_MAX,
+            Self::SlotsAgain(held) => held.len() <= HELD_MAX,
             Self::Guard(networks) => networks.len() <= NETWORKS_MAX,
             Self::Answer(addresses) => addresses.len() <= NETWORKS_MAX,
             Self::Route(_, Route::OnLink(name))
@@ -126,6 +137,8 @@ pub(super) enum Answer {
     Done,
     /// For each descriptor or socket of the request zero or the kernel's error number.
     Each(Vec<i32>),
+    /// What was asked for is there.
+    Slot(u32),
     /// Nothing was done, and this is why.
     Failed(String),
 }
@@ -142,7 +155,7 @@ impl Answer {
 
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
         decode(bytes).filter(|answer| match answer {
-            Self::Done => true,
+            Self::Done | Self::Slot(_) => true,
             Self::Each(errors) => errors.len() <= FDS_MAX,
             Self::Failed(why) => why.chars().count() <= TEXT_MAX,
         })

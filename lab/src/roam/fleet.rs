@@ -67,6 +67,8 @@ pub struct Settings {
     pub packets: bool,
     /// The mobile's radios are links that it uses together, each of which leads to its base.
     pub links: bool,
+    /// Fixed hosts are acknowledged what the mobile has, where it has addresses of its own.
+    pub acknowledge: bool,
     /// What a process says is logged, in the command's own words (`debug`).
     pub log: Option<String>,
 }
@@ -80,6 +82,7 @@ impl Default for Settings {
             handoff: Some(Handoff::default()),
             packets: false,
             links: false,
+            acknowledge: false,
             log: None,
         }
     }
@@ -222,6 +225,9 @@ impl Fleet {
         }
         if let Some(own) = self.own_addresses() {
             let _ = write!(text, "[[mobiles]]\nkey = \"{}\"\naddress = {own:?}\n", mobile.public);
+            if self.settings.acknowledge {
+                let _ = writeln!(text, "acknowledge = \"mobile\"");
+            }
         }
         text
     }

@@ -11,14 +11,15 @@ use lasthop_kernel::leave::Leave;
 use lasthop_kernel::network::Network;
 use lasthop_kernel::reactor::{Interest, Reactor};
 use lasthop_kernel::slab::Key;
+use lasthop_kernel::tcp;
 use lasthop_kernel::turn::Source;
-use lasthop_migrate::{Admin, Dumped, Failed, MigrateError, Worker};
+use lasthop_migrate::{Admin, Dumped, Failed, Flow, Holding, MigrateError, Worker};
 use lasthop_session::{Refusal, SessionId};
 use lasthop_units::gather;
 
 use super::source_addresses::SourceAddresses;
-use super::{BaseConfig, Mode};
-use crate::dial::Exit;
+use super::{Acknowledge, BaseConfig, MobileEntry, Mode};
+use crate::dial::{Exit, Exited, Holder};
 use crate::error::RunError;
 
 /// The privileged helper, which connections that are made and those that move share.
@@ -28,7 +29,7 @@ pub(super) type Helper = lasthop_migrate::Handle<Done>;
 #[derive(Debug)]
 pub(super) enum Done {
     /// A socket for an attempt of that connection; none if the helper is away.
-    Socket(Key, u32, io::Result<Option<OwnedFd>>),
+    Socket(Key, u32, io::Result<Option<Exited>>),
     /// Connections of a session that were taken out of the kernel.
     Dumped(SessionId, Vec<Result<Dumped, Box<Failed>>>),
     /// Connections of a session that were put into it.
@@ -39,13 +40,13 @@ pub(super) enum Done {
 const ASKED_MAX: usize = 4096;
 
 impl Exit for Helper {
-    fn request(&self, key: Key, n: u32, source: SocketAddr) -> bool {
+    fn request(&self, key: Key, n: u32, source: SocketAddr, held: Option<SocketAddr>) -> bool {
         if self.is_gone() || self.waiting() >= ASKED_MAX {
             return false;
         }
         self.submit(move |admin| {
             let socket = match admin.socket(source) {
-                Ok(fd) => Ok(Some(fd)),
+                Ok(fd) => Ok(Some(Exited { slot: held.and_then(|to| hold(admin, &fd, to)), fd })),
                 Err(error) if error.is_gone() => Ok(None),
                 Err(MigrateError::Kernel { source, .. }) => Err(source),
                 Err(error) => Err(io::Error::other(error)),
@@ -54,12 +55,32 @@ impl Exit for Helper {
         });
         true
     }
+
+    fn release(&self, flow: Flow) {
+        self.submit(move |admin| {
+            if let Err(error) = admin.release(flow) {
+                tracing::debug!(%error, "a connection that is over is still held");
+            }
+            None
+        });
+    }
+}
+
+/// Has the acknowledgements of the connection held that a socket is about to make. One for which there is no room goes on as
+/// others do.
+fn hold(admin: &mut Admin, fd: &OwnedFd, to: SocketAddr) -> Option<(Flow, u32)> {
+    let flow = Flow { local: tcp::local_addr(fd), remote: to };
+    let slot = admin.hold(flow);
+    let slot = slot.inspect_err(|error| tracing::warn!(%to, %error, "not acknowledged end to end"));
+    Some((flow, slot.ok()?))
 }
 
 /// The addresses of mobiles that have some, and what makes sockets for them.
 pub(super) struct Exits {
     worker: Option<Worker<Done>>,
     sources: BTreeMap<PublicKey, SourceAddresses>,
+    /// Of the mobiles whose connections are acknowledged end to end, what does that.
+    holders: BTreeMap<PublicKey, Holder>,
 }
 
 impl Exits {
@@ -73,7 +94,12 @@ impl Exits {
         let sources = config.mobiles.iter().map(|mobile| {
             (mobile.key.0, SourceAddresses::new(mobile.address.clone(), mobile.network.clone()))
         });
-        let none = Self { worker: None, sources: gather(sources) };
+        let none = Self { worker: None, sources: gather(sources), holders: BTreeMap::new() };
+        let held: Vec<&MobileEntry> = config
+            .mobiles
+            .iter()
+            .filter(|mobile| mobile.acknowledge() == Acknowledge::Mobile)
+            .collect();
         let addresses: Vec<IpAddr> =
             config.mobiles.iter().flat_map(|m| m.address.iter().copied()).collect();
         let networks: Vec<Network> =
@@ -96,12 +122,14 @@ impl Exits {
             }
             Ok::<_, MigrateError>(admin)
         };
-        let admin = match path {
+        let mut admin = match path {
             Some(path) => {
                 ready(Admin::connect(path)).map_err(|e| RunError::Misfit(e.to_string()))?
             }
             None => match ready(Admin::spawn(&permitted)) {
                 Ok(admin) => admin,
+                // Who wants acknowledgements end to end is not served with less.
+                Err(error) if !held.is_empty() => return Err(RunError::Misfit(error.to_string())),
                 Err(error) => {
                     tracing::warn!(
                         %error,
@@ -111,8 +139,17 @@ impl Exits {
                 }
             },
         };
+        let mut holders = BTreeMap::new();
+        if !held.is_empty() {
+            let holding = admin.slots().and_then(Holding::new);
+            let holding = Arc::new(holding.map_err(|e| RunError::Misfit(e.to_string()))?);
+            holders = gather(held.into_iter().map(|mobile| {
+                let (holding, most) = (Arc::clone(&holding), mobile.hold().0);
+                (mobile.key.0, Holder { holding, most })
+            }));
+        }
         let worker = Worker::start(admin).map_err(|e| RunError::Misfit(e.to_string()))?;
-        Ok(Self { worker: Some(worker), ..none })
+        Ok(Self { worker: Some(worker), holders, ..none })
     }
 
     /// The same for another worker of the base, until these are dropped.
@@ -123,7 +160,7 @@ impl Exits {
     pub(super) fn beside(&self) -> Result<Self, RunError> {
         let worker = self.worker.as_ref().map(Worker::beside).transpose();
         let worker = worker.map_err(|e| RunError::Misfit(e.to_string()))?;
-        Ok(Self { worker, sources: self.sources.clone() })
+        Ok(Self { worker, sources: self.sources.clone(), holders: self.holders.clone() })
     }
 
     /// Connections leave from the base's own address from here on.
@@ -155,6 +192,11 @@ impl Exits {
     /// What makes sockets for mobiles' addresses.
     pub(super) fn exit(&self) -> Option<Arc<dyn Exit>> {
         self.helper().map(|helper| Arc::new(helper.clone()) as Arc<dyn Exit>)
+    }
+
+    /// What holds the acknowledgements of a mobile's connections, if something does.
+    pub(super) fn holder(&self, mobile: Option<PublicKey>) -> Option<Holder> {
+        self.holders.get(&mobile?).cloned()
     }
 
     /// From where a connection of `mobile` leaves that asks for `asked`.

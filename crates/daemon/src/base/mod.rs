@@ -23,7 +23,9 @@ mod udp_sockets;
 mod workers;
 
 pub use config::allow::{AllowEntry, AllowTable};
-pub use config::handoff::{Fallback, HandoffConfig, HandoffFile, MobileEntry, Mode, PeerFile};
+pub use config::handoff::{
+    Acknowledge, Fallback, HandoffConfig, HandoffFile, MobileEntry, Mode, PeerFile,
+};
 pub use config::{BaseConfig, BaseFile, LimitsFile, TargetsFile};
 pub use policy::TargetPolicy;
 pub use reload::ConfigSource;

@@ -395,7 +395,7 @@ impl Role for BaseRole {
         let key = match timer {
             Timer::Accept(n) => return self.handle_listener(core, n),
             Timer::Connection(key) => key,
-            Timer::Base(_) | Timer::Grace => return,
+            Timer::Base(_) | Timer::Grace | Timer::Held(_) => return,
         };
         match core.waiting(key) {
             Some(Surrogate::Waiting(..)) => self.begin(core, key),

@@ -15,10 +15,12 @@ use lasthop_kernel::reactor::Reactor;
 use lasthop_kernel::slab::{Key, Slab};
 use lasthop_kernel::tcp::Socket;
 use lasthop_kernel::turn::{Source, Turn};
+use lasthop_migrate::HeldFlow;
 use lasthop_session::station::{Associations, Bridge};
 use lasthop_session::{ConnId, ResetReason, Session};
-use lasthop_units::{Deadlines, Time, Timers};
+use lasthop_units::{Deadlines, Duration, Time, Timers};
 
+use crate::held::Held;
 use crate::hop::{AnyStreams, Hop};
 use crate::relay::Relay;
 use crate::resolve::Resolver;
@@ -56,6 +58,8 @@ pub(crate) enum Timer {
     Connection(Key),
     /// The end of the time that connections have to end.
     Grace,
+    /// A relayed connection's whose acknowledgements are held.
+    Held(Key),
 }
 
 /// What a connection is doing.
@@ -301,6 +305,9 @@ impl<H: Hop, W> Core<H, W> {
         for name in connection.names() {
             self.names.remove(&name);
         }
+        if let Phase::Relaying(Relay { held: Some(held), .. }) = &connection.phase {
+            self.timers.replace(Timer::Held(key), held.armed, None);
+        }
         Some(connection)
     }
 
@@ -449,10 +456,48 @@ impl<H: Hop, W> Core<H, W> {
             let Some(session) = self.sessions.get_mut(&id) else { continue };
             let Some(mut streams) = self.hop.streams(id) else { continue };
             self.touched.insert(id);
-            if relay.pump(session, &mut streams) {
+            if relay.pump(self.now, session, &mut streams) {
                 self.enqueue(key);
             }
+            self.arm_held(key);
         }
+    }
+
+    /// Holds the acknowledgements of a connection that stands, and of which nothing was read, for `most` at most.
+    pub(crate) fn hold(&mut self, id: H::Id, conn: ConnId, flow: HeldFlow, most: Duration) {
+        let connection = self.find(id, conn).and_then(|key| self.connections.get_mut(key));
+        let Some(Phase::Relaying(relay)) = connection.map(|connection| &mut connection.phase)
+        else {
+            return;
+        };
+        relay.held = Some(Box::new(Held::new(self.now, flow, most, &relay.socket)));
+        if let Some((session, mut streams)) = self.session(id) {
+            session.report_acknowledged(&mut streams, conn);
+        }
+    }
+
+    fn held(&mut self, key: Key) -> Option<&mut Held> {
+        match &mut self.connections.get_mut(key)?.phase {
+            Phase::Relaying(relay) => relay.held.as_deref_mut(),
+            Phase::Waiting(_) | Phase::Bridged(_) => None,
+        }
+    }
+
+    /// The timer of a connection whose acknowledgements are held.
+    pub(super) fn handle_held(&mut self, key: Key) {
+        let now = self.now;
+        if let Some(held) = self.held(key) {
+            held.armed = None;
+            held.handle_timeout(now);
+            self.arm_held(key);
+        }
+    }
+
+    fn arm_held(&mut self, key: Key) {
+        let Some(held) = self.held(key) else { return };
+        let next = held.next_timeout();
+        let before = core::mem::replace(&mut held.armed, next);
+        self.timers.replace(Timer::Held(key), before, next);
     }
 
     /// When the next turn is due for what base and mobile have in common.

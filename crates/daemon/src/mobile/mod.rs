@@ -440,7 +440,7 @@ impl Role for MobileRole {
                     self.close_application(core, key);
                 }
             }
-            Timer::Accept(_) | Timer::Grace => {}
+            Timer::Accept(_) | Timer::Grace | Timer::Held(_) => {}
         }
     }
 

@@ -1,15 +1,13 @@
 //! Acknowledgements that a base sends for a connection of its kernel's.
 
-use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 
-use lasthop_kernel::mmsg;
 use lasthop_wire::checksum;
 use lasthop_wire::ip::{self, Addresses, Protocol};
 use lasthop_wire::tcp::{Flags, Options, Segment, Timestamps};
-use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto};
-use socket2::SockAddr;
+use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, ipproto};
 use thiserror::Error;
 
 use super::layout::INJECTED;
@@ -40,7 +38,25 @@ pub struct Injector {
     v4: OwnedFd,
     /// A host may be without.
     v6: Option<OwnedFd>,
-    waiting: VecDeque<(Vec<u8>, SockAddr)>,
+}
+
+/// One of a connection, which can be sent often.
+#[derive(Debug)]
+pub struct Acknowledgement {
+    packet: Vec<u8>,
+    to: SocketAddr,
+}
+
+impl Acknowledgement {
+    /// Of a connection, of which it is said whether timestamps were agreed on.
+    ///
+    /// # Errors
+    ///
+    /// It is no connection.
+    pub fn new(flow: &Flow, has_timestamps: bool) -> Result<Self, InjectError> {
+        let packet = acknowledgement(flow, has_timestamps).ok_or(InjectError::Flow(*flow))?;
+        Ok(Self { packet, to: SocketAddr::new(flow.remote.ip(), 0) })
+    }
 }
 
 impl Injector {
@@ -59,75 +75,19 @@ impl Injector {
             rustix::io::Errno::PERM => InjectError::NotPermitted(error.into()),
             _ => InjectError::Socket(error.into()),
         })?;
-        Ok(Self::over(v4, open(AddressFamily::INET6).ok()))
+        Ok(Self { v4, v6: open(AddressFamily::INET6).ok() })
     }
 
-    /// With sockets that a privileged process has opened so, of IPv4 and, if the host has that, of IPv6.
-    pub fn over(v4: OwnedFd, v6: Option<OwnedFd>) -> Self {
-        Self { v4, v6, waiting: VecDeque::new() }
-    }
-
-    /// Its sockets, to be handed to who has no privilege: of IPv4, and of IPv6.
-    pub fn into_sockets(self) -> (OwnedFd, Option<OwnedFd>) {
-        (self.v4, self.v6)
-    }
-
-    /// Acknowledges each of the connections, of which it is said whether timestamps were agreed on. Says how many
-    /// packets the kernel took; others are lost, as any packet may be.
+    /// Acknowledges. It may be lost, as any packet may be.
     ///
     /// # Errors
     ///
-    /// One of them is no connection; those before it are acknowledged.
-    pub fn send(
-        &mut self,
-        connections: impl IntoIterator<Item = (Flow, bool)>,
-    ) -> Result<u64, InjectError> {
-        let (mut taken, mut wrong) = (0, None);
-        let mut connections = connections.into_iter();
-        loop {
-            for (flow, has_timestamps) in connections.by_ref().take(mmsg::BATCH) {
-                match acknowledgement(&flow, has_timestamps) {
-                    Some(packet) => {
-                        // A raw socket has no ports.
-                        let mut to = flow.remote;
-                        to.set_port(0);
-                        self.waiting.push_back((packet, to.into()));
-                    }
-                    None => {
-                        wrong = Some(flow);
-                        break;
-                    }
-                }
-            }
-            if self.waiting.is_empty() {
-                break;
-            }
-            taken += self.send_waiting();
-            if wrong.is_some() {
-                break;
-            }
-        }
-        wrong.map_or(Ok(taken), |flow| Err(InjectError::Flow(flow)))
-    }
-
-    /// Sends what waits, through the socket of its family; what is not taken is lost.
-    fn send_waiting(&mut self) -> u64 {
-        let mut taken = 0;
-        while let Some((_, to)) = self.waiting.front() {
-            let is_ipv4 = to.is_ipv4();
-            let Some(fd) = (if is_ipv4 { Some(&self.v4) } else { self.v6.as_ref() }) else {
-                self.waiting.pop_front();
-                continue;
-            };
-            let sent = mmsg::send_waiting(fd.as_fd(), &[], &mut self.waiting, |(packet, to)| {
-                (to.is_ipv4() == is_ipv4).then(|| (&packet[..], to.clone()))
-            });
-            taken += sent.messages;
-            if sent.blocked {
-                self.waiting.clear();
-            }
-        }
-        taken
+    /// The kernel does not take it.
+    pub fn send(&self, acknowledgement: &Acknowledgement) -> io::Result<()> {
+        let Acknowledgement { packet, to } = acknowledgement;
+        let fd = if to.is_ipv4() { Some(&self.v4) } else { self.v6.as_ref() };
+        let fd = fd.ok_or(io::ErrorKind::Unsupported)?;
+        rustix::net::sendto(fd, packet, SendFlags::DONTWAIT, to).map(drop).map_err(Into::into)
     }
 }
 

@@ -13,15 +13,16 @@ mod program;
 mod tests;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering;
 
 use lasthop_kernel::bpf::{AssembleError, BpfError, HashMap, Link, Program, SharedArray};
-use lasthop_kernel::netlink::{NetlinkError, Rtnetlink};
+use lasthop_kernel::netlink::{Interface, NetlinkError, Rtnetlink};
 use thiserror::Error;
 
-pub use self::inject::{InjectError, Injector};
+pub use self::inject::{Acknowledgement, InjectError, Injector};
 pub use self::layout::WORDS;
 use super::Flow;
 
@@ -78,14 +79,54 @@ impl AckFilter {
     pub fn new(connections: u32) -> Result<Self, AckFilterError> {
         let flows = HashMap::create("lasthop_flows", connections)?;
         let slots = SharedArray::create("lasthop_slots", WORDS, connections)?;
+        Self::load(flows, Slots(slots))
+    }
+
+    /// The same over slots that there are already, and hold these connections.
+    ///
+    /// # Errors
+    ///
+    /// As for [`new`](Self::new); or they are no slots, or not those of so many connections.
+    pub fn over(slots: OwnedFd, held: &[(Flow, u32)]) -> Result<Self, AckFilterError> {
+        let slots = Slots::of(slots)?;
+        let connections = slots.len();
+        let flows =
+            HashMap::create("lasthop_flows", u32::try_from(connections).unwrap_or(u32::MAX))?;
+        let mut filter = Self::load(flows, slots)?;
+        for (flow, slot) in held {
+            let place = filter.free.iter().position(|free| free == slot);
+            let place = place.ok_or(AckFilterError::Full(connections))?;
+            filter.flows.insert(&key(flow), &slot.to_ne_bytes())?;
+            filter.free.remove(place);
+            filter.held.insert(*flow, *slot);
+        }
+        Ok(filter)
+    }
+
+    fn load(flows: HashMap<KEY, 4>, slots: Slots) -> Result<Self, AckFilterError> {
         let load = |link_header| -> Result<Program, AckFilterError> {
             let program = program::program(link_header, flows.as_fd(), slots.as_fd())?;
             Ok(Program::load("lasthop_ack", &program)?)
         };
         let (ethernet, bare) = (load(program::ETHERNET)?, load(program::NO_LINK_HEADER)?);
         let (links, held) = (BTreeMap::new(), BTreeMap::new());
-        let free = (0..connections).collect();
-        Ok(Self { flows, slots: Slots(slots), ethernet, bare, links, held, free })
+        let free = (0..u32::try_from(slots.len()).unwrap_or(u32::MAX)).collect();
+        Ok(Self { flows, slots, ethernet, bare, links, held, free })
+    }
+
+    /// From here on the program sees what all interfaces of the calling thread's network namespace send that are there, but
+    /// for loopbacks and ports of others. One that it has been attached to is left as it is.
+    ///
+    /// # Errors
+    ///
+    /// As for [`attach`](Self::attach).
+    pub fn attach_everywhere(&mut self) -> Result<(), AckFilterError> {
+        let all = Rtnetlink::open()?.interfaces()?;
+        self.links.retain(|index, _| all.iter().any(|one| one.index == *index));
+        let new = |one: &&Interface| !self.links.contains_key(&one.index);
+        let wired = |one: &&Interface| !one.loopback && one.controller.is_none();
+        let indices: Vec<u32> = all.iter().filter(new).filter(wired).map(|one| one.index).collect();
+        indices.into_iter().try_for_each(|index| self.attach(index))
     }
 
     /// From here on the program sees what the interface of the calling thread's network namespace sends.
@@ -182,6 +223,15 @@ impl Slots {
     pub fn write(&self, slot: u32, word: usize, value: u64) -> bool {
         let word = self.0.entry(slot as usize).and_then(|words| words.get(word));
         word.inspect(|word| word.store(value, Ordering::Release)).is_some()
+    }
+
+    /// Another descriptor of them.
+    ///
+    /// # Errors
+    ///
+    /// No descriptors are left.
+    pub fn share(&self) -> io::Result<OwnedFd> {
+        self.as_fd().try_clone_to_owned()
     }
 
     fn clear(&self, slot: u32) {

@@ -20,6 +20,7 @@ use super::super::message::{Answer, Request, SocketRequest};
 use super::super::{Flow, Route, is_unicast};
 use super::announce::Announcements;
 use super::freeze::{self, Freezer};
+use super::held::HeldFlows;
 use super::ways::Ways;
 
 /// What stands in the kernel for one client.
@@ -28,6 +29,7 @@ pub(super) struct Holdings {
     frozen: BTreeSet<Flow>,
     routed: BTreeMap<IpAddr, Route>,
     announced: BTreeSet<(IpAddr, String)>,
+    held: HeldFlows,
     guards: bool,
     /// It goes in good order.
     said_goodbye: bool,
@@ -77,6 +79,21 @@ impl Duty {
         let done = match request {
             Request::Repair(mode) => return (self.repair(fds, mode), Vec::new()),
             Request::Sockets(wanted) => return self.sockets(&wanted),
+            Request::Slots => {
+                return match holdings.held.begin() {
+                    Ok(slots) => (Answer::Done, vec![slots]),
+                    Err(why) => (Answer::failed(&why), Vec::new()),
+                };
+            }
+            Request::Hold(flow) => {
+                let held = self.permit_flows(&[flow]).and_then(|()| holdings.held.hold(flow));
+                return (held.map_or_else(|why| Answer::failed(&why), Answer::Slot), Vec::new());
+            }
+            Request::SlotsAgain(held) => {
+                let flows: Vec<Flow> = held.iter().map(|(flow, _)| *flow).collect();
+                self.permit_flows(&flows).and_then(|()| holdings.held.begin_again(fds, &held))
+            }
+            Request::Release(flow) => holdings.held.release(&flow),
             Request::Hello => Ok(()),
             Request::Freeze(flows) => self.freeze(holdings, &flows),
             Request::Thaw(flows) => self.thaw(holdings, &flows),

@@ -10,6 +10,7 @@
 mod announce;
 mod duty;
 mod freeze;
+mod held;
 mod ways;
 
 use std::fs;

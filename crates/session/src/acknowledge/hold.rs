@@ -83,6 +83,11 @@ impl Hold {
         self.due
     }
 
+    /// Something has come that the mobile does not have.
+    pub fn is_waiting(&self) -> bool {
+        self.confirmed < self.received
+    }
+
     /// Bytes that were acknowledged and that the mobile did not have then (ACK-4).
     pub fn not_durable(&self) -> u64 {
         self.not_durable

@@ -7,6 +7,7 @@ use lasthop_control::{choice, settings};
 use lasthop_hop::seal::PublicKey;
 use lasthop_kernel::network::Network;
 use lasthop_migrate::RouteMode;
+use lasthop_units::{Duration, Span};
 
 use crate::backhaul::Peer;
 use crate::config::{ConfigError, KeyText, SealKind};
@@ -37,6 +38,21 @@ choice! {
         Reset = "reset",
     }
 }
+
+choice! {
+    /// What a fixed host is acknowledged.
+    #[derive(Default)]
+    pub enum Acknowledge: "nothing that is acknowledged" {
+        /// What the base has, as whoever splits a connection does.
+        #[default]
+        Base = "base",
+        /// What the mobile has.
+        Mobile = "mobile",
+    }
+}
+
+/// For how long what the mobile does not have is not acknowledged where nobody says.
+const HOLD: Duration = Duration::from_secs(60);
 
 settings! {
     /// The `[handoff]` table.
@@ -96,6 +112,11 @@ settings! {
         /// Addresses from which nothing but its [packets](datagrams.md) leaves.
         #[serde(default)]
         pub tun: Vec<IpAddr>,
+        /// What fixed hosts are [acknowledged](acknowledgements.md) of what its connections carry to it.
+        #[range(Acknowledge::range())]
+        pub acknowledge: Option<Acknowledge> = Acknowledge::default(),
+        /// With `acknowledge = "mobile"`: what the mobile does not have after so long is acknowledged all the same.
+        pub hold: Option<Span> = Span(HOLD),
     }
 }
 
@@ -276,6 +297,13 @@ mod tests {
         for (text, said) in [
             ("[handoff]\nmode = \"anchor\"".to_owned(), "[[peers]]"),
             (format!("seal = \"none\"\n{good}"), "seal"),
+            (
+                format!(
+                    "hop = \"mobile-tcp\"\n{}",
+                    mobile(1, "[\"10.0.0.1\"]\nacknowledge = \"mobile\"")
+                ),
+                "hop = \"srp\"",
+            ),
             (format!("[handoff]\nmode = \"migrate\"\n{good}"), "[[mobiles]]"),
             (format!("[handoff]\nroute = \"announce\"\n{good}"), "interface"),
             (format!("[handoff]\nroute = \"hook\"\n{good}"), "hook"),

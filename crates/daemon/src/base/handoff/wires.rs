@@ -88,7 +88,7 @@ impl BaseWires<'_> {
                 relay => {
                     lost += 1;
                     if let Some(relay) = relay {
-                        relay.socket.close(&mut core.reactor, true);
+                        relay.close(core.now, &mut core.reactor, true);
                     }
                     (conn, Dumped::Lost)
                 }
@@ -216,7 +216,7 @@ impl Wires<PublicKey, BaseAssociationId, Key> for BaseWires<'_> {
         match connection.phase {
             Phase::Relaying(relay) => {
                 let reset = !relay.is_over();
-                relay.socket.close(&mut self.core.reactor, reset);
+                relay.close(self.core.now, &mut self.core.reactor, reset);
             }
             Phase::Waiting(waiting) => waiting.end(&mut self.core.reactor),
             Phase::Bridged(_) => {}

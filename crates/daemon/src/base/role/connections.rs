@@ -94,6 +94,8 @@ impl BaseRole {
 
     pub(super) fn dial(&mut self, core: &mut CoreOf<Self>, key: Key, addresses: Vec<SocketAddr>) {
         let deadline = core.now + self.connect_timeout;
+        let id = core.connections.get(key).and_then(|connection| connection.name);
+        let holder = self.exits.holder(id.and_then(|(id, _)| self.key_of(id)));
         if let Some(waiting) = core.waiting(key) {
             let leave = match waiting {
                 Surrogate::Resolving(leave) => std::mem::take(leave),
@@ -101,6 +103,7 @@ impl BaseRole {
             };
             let dial = Dial::new(addresses, deadline)
                 .leaving(leave, self.exits.exit())
+                .holding(holder)
                 .within(self.targets.clone());
             *waiting = Surrogate::Dialling(dial);
             dial::advance(core, key, None);

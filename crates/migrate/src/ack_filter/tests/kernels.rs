@@ -113,7 +113,7 @@ impl Testbed {
     fn tell(&mut self, bytes: usize) {
         let told = Told { offset: bytes as u32, echo: 0 };
         self.filter.slots().write(self.slot, 1, told.word());
-        assert_eq!(self.injector.send([(self.flow, true)]).unwrap(), 1);
+        self.injector.send(&Acknowledgement::new(&self.flow, true).unwrap()).unwrap();
     }
 
     /// The client goes as if its process were killed: with an end, or with a reset.
@@ -191,8 +191,7 @@ fn a_connection_taken_over_is_acknowledged_over_a_tunnel() {
             let prefixes = ["10.0.0.1", "fd00::1"].map(|ip| ip.parse().unwrap());
             netns.interface_up("tun0", &[(prefixes[0], 24), (prefixes[1], 64)]).unwrap();
             filter.attach(Rtnetlink::open().unwrap().interface("tun0").unwrap().index).unwrap();
-            let (v4, v6) = Injector::open().unwrap().into_sockets();
-            let mut injector = Injector::over(v4, v6);
+            let injector = Injector::open().unwrap();
             for remote in ["10.0.0.2:80", "[fd00::2]:80"] {
                 let remote: SocketAddr = remote.parse().unwrap();
                 // The mobile's address is not this host's.
@@ -203,7 +202,10 @@ fn a_connection_taken_over_is_acknowledged_over_a_tunnel() {
                 let told = Told { offset: 5000, echo: 9 };
                 filter.slots().put(slot, &Slot { told, seen, ..live() });
                 // Two that say the same are one.
-                assert_eq!(injector.send([(flow, true), (flow, true)]).unwrap(), 2);
+                let one = Acknowledgement::new(&flow, true).unwrap();
+                for _ in 0..2 {
+                    injector.send(&one).unwrap();
+                }
                 let mut packet = [0; 200];
                 let segment = loop {
                     wait_for(&tun);

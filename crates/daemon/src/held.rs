@@ -1,0 +1,95 @@
+//! A relayed connection whose fixed host is acknowledged what the mobile has.
+
+use std::os::fd::AsFd;
+
+use lasthop_hop::Streams;
+use lasthop_kernel::sockopt;
+use lasthop_kernel::tcp::Socket;
+use lasthop_migrate::HeldFlow;
+use lasthop_session::acknowledge::{Control, Hold, Told};
+use lasthop_session::{ConnId, Session};
+use lasthop_units::{Duration, Time};
+
+/// A receiver acknowledges every second segment (RFC 5681 section 4.2): less is worth an acknowledgement only where nothing
+/// more is on its way to the mobile.
+const WORTH: u64 = 2 * 1460;
+
+/// What holds a connection's acknowledgements.
+#[derive(Debug)]
+pub(crate) struct Held {
+    hold: Hold,
+    flow: HeldFlow,
+    control: Control,
+    /// What the filter was told last.
+    told: u64,
+    /// When its timer was set for.
+    pub(crate) armed: Option<Time>,
+}
+
+impl Held {
+    /// Of a connection that stands and of which nothing was read, by a flow that was held before it was opened; bytes are held
+    /// for `most` at most.
+    pub(crate) fn new(now: Time, mut flow: HeldFlow, most: Duration, socket: &Socket) -> Self {
+        let mut control = HeldFlow::CONTROL;
+        if let Ok(info) = sockopt::info(socket.fd.as_fd()) {
+            control.window_scale = Some(if info.window_scaling { info.rcv_wscale } else { 0 });
+            flow.agree(info.timestamps);
+        }
+        flow.set_control(control);
+        Self { hold: Hold::new(now, most), flow, control, told: 0, armed: None }
+    }
+
+    /// The relay has read up to this offset, the fixed host's end as one byte more.
+    pub(crate) fn on_read(&mut self, now: Time, offset: u64) {
+        self.hold.on_received(now, offset, self.flow.seen().kernel_echo);
+    }
+
+    /// Acknowledges what the mobile has by now.
+    pub(crate) fn advance(&mut self, now: Time, session: &Session, hop: &impl Streams, id: ConnId) {
+        if let Some(offset) = session.acknowledged(hop, id) {
+            self.hold.on_confirmed(now, offset);
+        }
+        self.tell();
+    }
+
+    /// Time has passed.
+    pub(crate) fn handle_timeout(&mut self, now: Time) {
+        self.hold.handle_timeout(now);
+        self.tell();
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) is to be called.
+    pub(crate) fn next_timeout(&self) -> Option<Time> {
+        self.hold.next_timeout()
+    }
+
+    /// The connection may end from here on: the mobile's application has said so, or nothing of it goes on.
+    pub(crate) fn let_end(&mut self) {
+        self.control.may_end = true;
+        self.flow.set_control(self.control);
+    }
+
+    /// Everything has come to the mobile: what the kernel says of the connection's end is right.
+    pub(crate) fn release(mut self, now: Time) {
+        self.hold.on_confirmed(now, u64::MAX);
+        self.tell();
+        self.let_end();
+    }
+
+    fn tell(&mut self) {
+        let due = self.hold.due();
+        if due.offset == self.told {
+            return;
+        }
+        self.told = due.offset;
+        self.flow.tell(Told { offset: due.offset as u32, echo: due.echo });
+        let seen = self.flow.seen();
+        let ahead = (due.offset as u32).wrapping_sub(seen.let_out.wrapping_sub(seen.base));
+        if self.hold.is_waiting() && u64::from(ahead) < WORTH {
+            return;
+        }
+        if let Err(error) = self.flow.acknowledge() {
+            tracing::debug!(%error, "cannot send an acknowledgement");
+        }
+    }
+}

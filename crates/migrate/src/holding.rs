@@ -1,0 +1,113 @@
+//! Connections whose acknowledgements are held, as a base has them.
+
+use std::fmt;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use lasthop_session::acknowledge::{Control, Seen, Slot, Told};
+
+use super::Flow;
+use super::ack_filter::{Acknowledgement, Injector, Slots};
+use super::error::MigrateError;
+
+/// Words of a slot that a base writes.
+const CONTROL: usize = 0;
+const TOLD: usize = 1;
+
+/// What connections are held by: memory that the program shares which looks at what the kernel sends, and a socket for
+/// acknowledgements of the base's own.
+#[derive(Debug)]
+pub struct Holding {
+    slots: Slots,
+    injector: Injector,
+}
+
+impl Holding {
+    /// By the slots whose descriptor [`Admin::slots`](super::Admin::slots) has given.
+    ///
+    /// # Errors
+    ///
+    /// The memory cannot be had, or this process may not send raw packets (CAP_NET_RAW).
+    pub fn new(slots: OwnedFd) -> Result<Self, MigrateError> {
+        let fail = |e: &dyn fmt::Display| MigrateError::NotHeld { tried: e.to_string() };
+        let slots = Slots::of(slots).map_err(|e| fail(&e))?;
+        Ok(Self { slots, injector: Injector::open().map_err(|e| fail(&e))? })
+    }
+
+    /// Holds a connection by the slot that [`Admin::hold`](super::Admin::hold) has given. It is to be made next; `release` is
+    /// called with it once this is dropped.
+    pub fn hold(
+        self: &Arc<Self>,
+        flow: Flow,
+        slot: u32,
+        release: impl FnOnce(Flow) + Send + 'static,
+    ) -> HeldFlow {
+        let holding = Arc::clone(self);
+        let held = HeldFlow { holding, flow, slot, packet: None, release: Some(Box::new(release)) };
+        held.set_control(HeldFlow::CONTROL);
+        held
+    }
+}
+
+/// A connection that is held, until this is dropped.
+pub struct HeldFlow {
+    holding: Arc<Holding>,
+    flow: Flow,
+    slot: u32,
+    packet: Option<Acknowledgement>,
+    release: Option<Box<dyn FnOnce(Flow) + Send>>,
+}
+
+impl HeldFlow {
+    /// What is wanted of each to begin with.
+    pub const CONTROL: Control =
+        Control { live: true, hold: true, may_end: false, mute: false, window_scale: None };
+
+    /// From here on this is wanted of it.
+    pub fn set_control(&self, control: Control) {
+        self.holding.slots.write(self.slot, CONTROL, control.word());
+    }
+
+    /// From here on so much may be acknowledged.
+    pub fn tell(&self, told: Told) {
+        self.holding.slots.write(self.slot, TOLD, told.word());
+    }
+
+    /// What was seen of it so far.
+    pub fn seen(&self) -> Seen {
+        let words = self.holding.slots.read(self.slot).unwrap_or_default();
+        Slot::of_words(&words).seen
+    }
+
+    /// It stands, with timestamps or without.
+    pub fn agree(&mut self, timestamps: bool) {
+        self.packet = Acknowledgement::new(&self.flow, timestamps).ok();
+    }
+
+    /// Acknowledges what is told. Nothing is sent that says nothing new.
+    ///
+    /// # Errors
+    ///
+    /// The kernel does not take it, or the connection does not stand yet.
+    pub fn acknowledge(&self) -> io::Result<()> {
+        let packet = self.packet.as_ref().ok_or(io::ErrorKind::NotConnected)?;
+        self.holding.injector.send(packet)
+    }
+}
+
+impl fmt::Debug for HeldFlow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HeldFlow").field("flow", &self.flow).field("slot", &self.slot).finish()
+    }
+}
+
+impl Drop for HeldFlow {
+    fn drop(&mut self) {
+        // Until it is released nothing is held any more.
+        self.set_control(Control::default());
+        if let Some(release) = self.release.take() {
+            release(self.flow);
+        }
+    }
+}
