@@ -50,6 +50,8 @@ struct Cli {
 enum Figure {
     /// The share of a losing radio's limit that is used
     Loss,
+    /// What it costs that fixed hosts are acknowledged what the mobile has
+    Acknowledge,
     /// How soon a transfer goes on after the radio was silent
     Silence,
     /// How long 100 kB take on a new connection
@@ -128,6 +130,7 @@ fn main() -> ExitCode {
 fn run(cli: &Cli) -> Result<usize> {
     let figures: &[fn(&Setting, &mut Report)] = match &cli.figure {
         Figure::Loss => &[figure::loss::run],
+        Figure::Acknowledge => &[figure::acknowledge::run],
         Figure::Silence => &[figure::silence::run],
         Figure::Small => &[figure::small::run],
         Figure::Start => &[figure::start::run],

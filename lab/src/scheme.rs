@@ -45,7 +45,12 @@ pub struct Hop {
     pub bare: bool,
     /// Packets go too, by TUN devices: those of the mobile from [`PACKET_ADDRESSES`].
     pub packets: bool,
+    /// Connections leave from [`OWN_ADDRESS`], and their fixed hosts are acknowledged what this has, in the base's own word.
+    pub acknowledge: Option<String>,
 }
+
+/// An address of the mobile's own.
+pub const OWN_ADDRESS: &str = "10.9.0.8";
 
 /// The addresses that a mobile's packets have, of IPv4 and IPv6.
 pub const PACKET_ADDRESSES: [&str; 2] = ["10.9.0.7", "fd09::7"];
@@ -253,10 +258,21 @@ impl Carrier {
             Some([_, of_mobile]) if hop.packets => {
                 Some(Secret::settings(&packet_settings(&of_mobile.public, ""))?)
             }
-            _ => None,
+            Some([_, of_mobile]) => {
+                let settings = |who: &String| {
+                    Secret::settings(&format!(
+                        "[[mobiles]]\nkey = {:?}\naddress = [{OWN_ADDRESS:?}]\nacknowledge = {who:?}\n",
+                        of_mobile.public
+                    ))
+                };
+                hop.acknowledge.as_ref().map(settings).transpose()?
+            }
+            None => None,
         };
         if let Some(settings) = &settings {
             base.extend(words(&["--config", &settings.path()]));
+        }
+        if hop.packets {
             mobile.extend(words(&["--tun", &PACKET_ADDRESSES.join(",")]));
         }
         if server.is_loopback() {

@@ -1,5 +1,6 @@
 //! One module for each figure.
 
+pub(crate) mod acknowledge;
 pub(crate) mod agents;
 pub(crate) mod attack;
 pub(crate) mod bond;

@@ -13,11 +13,11 @@ use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::PathBuf;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use lasthop_kernel::netns::Netns;
 use lasthop_lab::client::{Client, Via};
 use lasthop_lab::process::Daemon;
-use lasthop_lab::scheme::{Carrier, Hop};
+use lasthop_lab::scheme::{Carrier, Hop, OWN_ADDRESS};
 use lasthop_lab::topology::Medium;
 use lasthop_lab::wait::wait_for_listener;
 use lasthop_units::{Duration, Rate};
@@ -35,6 +35,8 @@ pub(crate) enum Peer {
     Srp,
     /// The same, where the application is told at once that its connection stands.
     SrpEarly,
+    /// The same, from an address of the mobile's own; fixed hosts are acknowledged what this has, `mobile` or `base`.
+    SrpOwn(&'static str),
     /// Mobile TCP on the hop.
     MobileTcp(Below),
     /// lasthop with the kernel's TCP on the hop.
@@ -72,7 +74,7 @@ impl Peer {
     /// The scheme that this one stands for.
     pub(crate) fn scheme(&self) -> &'static str {
         match self {
-            Peer::Srp | Peer::SrpEarly => "srp",
+            Peer::Srp | Peer::SrpEarly | Peer::SrpOwn(_) => "srp",
             Peer::MobileTcp(_) => "mobile-tcp",
             Peer::SplitTcp(_) => "split-tcp",
             Peer::Kernel(_) => "none",
@@ -83,7 +85,7 @@ impl Peer {
 
     /// Whether the claims are about this one.
     pub(crate) fn is_ours(&self) -> bool {
-        matches!(self, Peer::Srp | Peer::SrpEarly)
+        matches!(self, Peer::Srp | Peer::SrpEarly | Peer::SrpOwn(_))
     }
 }
 
@@ -92,6 +94,7 @@ impl fmt::Display for Peer {
         match self {
             Peer::Srp => f.pad("srp"),
             Peer::SrpEarly => f.pad("srp-early"),
+            Peer::SrpOwn(whose) => f.pad(&format!("srp-{whose}")),
             Peer::MobileTcp(Below::Frames) => f.pad("mobile-tcp"),
             Peer::MobileTcp(Below::SealedFrames) => f.pad("mobile-tcp-sealed"),
             Peer::MobileTcp(Below::Udp) => f.pad("mobile-tcp-udp"),
@@ -170,6 +173,12 @@ pub(crate) fn start(peer: &Peer, hosts: &Hosts, place: u16) -> Result<Running> {
         Peer::SrpEarly => {
             let mobile = ["--connect", "early"].map(str::to_owned).to_vec();
             lasthop::start(hosts, place, &Hop { mobile, ..Hop::new("srp") })
+        }
+        Peer::SrpOwn(whose) => {
+            let own = OWN_ADDRESS.parse().context("the mobile's own address")?;
+            hosts.fixed.route(Some((own, 32)), hosts.wired.into())?;
+            let acknowledge = Some((*whose).to_owned());
+            lasthop::start(hosts, place, &Hop { acknowledge, ..Hop::new("srp") })
         }
         Peer::MobileTcp(below) => {
             let (ethernet, bare) = (*below != Below::Udp, *below == Below::Frames);
