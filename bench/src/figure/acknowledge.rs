@@ -4,6 +4,7 @@ use std::fmt;
 
 use anyhow::Result;
 use lasthop_lab::condition::Condition;
+use lasthop_lab::scheme::OWN_ADDRESS;
 use lasthop_lab::transfer::Direction;
 use lasthop_units::{Duration, Rate};
 
@@ -74,6 +75,11 @@ fn measure(setting: &Setting, peer: &Peer, cell: Cell, without: &mut Option<f64>
     let stage = Stage::build(&setting.seeded(topology, cell))?;
     stage.lab.set_congestion(cell.sender)?;
     let mut running = stage.start(peer, 0)?;
+    if peer.is_ours() {
+        let base = stage.hosts()?.wired;
+        let route = format!("route change {OWN_ADDRESS}/32 via {base} congctl {}\n", cell.sender);
+        stage.lab.fixed.ip(&route)?;
+    }
     let flow = stage.endless(running.client(), Direction::Download)?;
     let settle = Duration::from_secs(3) + 20 * cell.delay;
     let before = running.cpu()?;

@@ -14,12 +14,17 @@ use lasthop_units::{Duration, Time};
 /// more is on its way to the mobile.
 const WORTH: u64 = 2 * 1460;
 
+/// A handshake ends after so long at the latest: fixed hosts answer again after a second (RFC 6298 section 2).
+const OPENING_MAX: Duration = Duration::from_millis(900);
+
 /// What holds a connection's acknowledgements.
 #[derive(Debug)]
 pub(crate) struct Held {
     hold: Hold,
     flow: HeldFlow,
     control: Control,
+    /// When the fixed host answered.
+    opened: Time,
     /// What the filter was told last.
     told: u64,
     /// When its timer was set for.
@@ -33,10 +38,11 @@ impl Held {
         let mut control = HeldFlow::CONTROL;
         if let Ok(info) = sockopt::info(socket.fd.as_fd()) {
             control.window_scale = Some(if info.window_scaling { info.rcv_wscale } else { 0 });
-            flow.agree(info.timestamps);
+            flow.agree(info.timestamps, control.window_scale.unwrap_or_default());
         }
         flow.set_control(control);
-        Self { hold: Hold::new(now, most), flow, control, told: 0, armed: None }
+        let opened = now;
+        Self { hold: Hold::new(now, most), flow, control, opened, told: 0, armed: None }
     }
 
     /// The relay has read up to this offset, the fixed host's end as one byte more.
@@ -47,6 +53,7 @@ impl Held {
     /// Acknowledges what the mobile has by now.
     pub(crate) fn advance(&mut self, now: Time, session: &Session, hop: &impl Streams, id: ConnId) {
         if let Some(offset) = session.acknowledged(hop, id) {
+            self.end_opening();
             self.hold.on_confirmed(now, offset);
         }
         self.tell();
@@ -54,13 +61,25 @@ impl Held {
 
     /// Time has passed.
     pub(crate) fn handle_timeout(&mut self, now: Time) {
+        if self.opened + OPENING_MAX <= now {
+            self.end_opening();
+        }
         self.hold.handle_timeout(now);
         self.tell();
     }
 
+    /// The mobile knows that the connection stands: the fixed host may know it as well.
+    fn end_opening(&mut self) {
+        if core::mem::take(&mut self.control.opening) {
+            self.flow.set_control(self.control);
+            self.acknowledge();
+        }
+    }
+
     /// When [`handle_timeout`](Self::handle_timeout) is to be called.
     pub(crate) fn next_timeout(&self) -> Option<Time> {
-        self.hold.next_timeout()
+        let opening = self.control.opening.then(|| self.opened + OPENING_MAX);
+        [opening, self.hold.next_timeout()].into_iter().flatten().min()
     }
 
     /// The connection may end from here on: the mobile's application has said so, or nothing of it goes on.
@@ -88,6 +107,10 @@ impl Held {
         if self.hold.is_waiting() && u64::from(ahead) < WORTH {
             return;
         }
+        self.acknowledge();
+    }
+
+    fn acknowledge(&self) {
         if let Err(error) = self.flow.acknowledge() {
             tracing::debug!(%error, "cannot send an acknowledgement");
         }

@@ -11,6 +11,8 @@ use super::Flow;
 use super::ack_filter::{Acknowledgement, Injector, Slots};
 use super::error::MigrateError;
 
+/// The window that ends a handshake, bytes: less than any kernel has offered with the first segment.
+const OFFERED: u32 = 32 * 1024;
 /// Words of a slot that a base writes.
 const CONTROL: usize = 0;
 const TOLD: usize = 1;
@@ -61,8 +63,14 @@ pub struct HeldFlow {
 
 impl HeldFlow {
     /// What is wanted of each to begin with.
-    pub const CONTROL: Control =
-        Control { live: true, hold: true, may_end: false, mute: false, window_scale: None };
+    pub const CONTROL: Control = Control {
+        live: true,
+        hold: true,
+        may_end: false,
+        mute: false,
+        opening: true,
+        window_scale: None,
+    };
 
     /// From here on this is wanted of it.
     pub fn set_control(&self, control: Control) {
@@ -80,9 +88,10 @@ impl HeldFlow {
         Slot::of_words(&words).seen
     }
 
-    /// It stands, with timestamps or without.
-    pub fn agree(&mut self, timestamps: bool) {
-        self.packet = Acknowledgement::new(&self.flow, timestamps).ok();
+    /// It stands, with timestamps or without, and its window is shifted by so much.
+    pub fn agree(&mut self, timestamps: bool, window_scale: u8) {
+        let window = (OFFERED >> window_scale.min(14)) as u16;
+        self.packet = Acknowledgement::new(&self.flow, timestamps, window).ok();
     }
 
     /// Acknowledges what is told. Nothing is sent that says nothing new.

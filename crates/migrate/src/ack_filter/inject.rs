@@ -48,13 +48,15 @@ pub struct Acknowledgement {
 }
 
 impl Acknowledgement {
-    /// Of a connection, of which it is said whether timestamps were agreed on.
+    /// Of a connection, of which it is said whether timestamps were agreed on. Its window field is that as long as the kernel
+    /// has offered none.
     ///
     /// # Errors
     ///
     /// It is no connection.
-    pub fn new(flow: &Flow, has_timestamps: bool) -> Result<Self, InjectError> {
-        let packet = acknowledgement(flow, has_timestamps).ok_or(InjectError::Flow(*flow))?;
+    pub fn new(flow: &Flow, has_timestamps: bool, window: u16) -> Result<Self, InjectError> {
+        let packet =
+            acknowledgement(flow, has_timestamps, window).ok_or(InjectError::Flow(*flow))?;
         Ok(Self { packet, to: SocketAddr::new(flow.remote.ip(), 0) })
     }
 }
@@ -93,13 +95,14 @@ impl Injector {
 
 /// A pure acknowledgement of the connection that says nothing yet, as a whole IP packet with right checksums. None if
 /// the addresses are of different versions.
-pub(super) fn acknowledgement(flow: &Flow, has_timestamps: bool) -> Option<Vec<u8>> {
+pub(super) fn acknowledgement(flow: &Flow, has_timestamps: bool, window: u16) -> Option<Vec<u8>> {
     let addresses = Addresses::new(flow.local.ip(), flow.remote.ip()).ok()?;
     let timestamps = has_timestamps.then_some(Timestamps { value: 0, echo: 0 });
     let segment = Segment {
         src_port: flow.local.port(),
         dst_port: flow.remote.port(),
         flags: Flags::ACK,
+        window,
         options: Options { timestamps, ..Options::default() },
         ..Segment::default()
     };

@@ -19,6 +19,7 @@ pub(super) const HOLD: i32 = 1 << 1;
 pub(super) const MAY_END: i32 = 1 << 2;
 pub(super) const MUTE: i32 = 1 << 3;
 pub(super) const SCALE_KNOWN: i32 = 1 << 4;
+pub(super) const OPENING: i32 = 1 << 5;
 pub(super) const SCALE_SHIFT: i32 = 8;
 
 /// The whole word: offset in its lower half, TSecr in its upper one.

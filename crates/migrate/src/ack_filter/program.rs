@@ -440,6 +440,14 @@ impl Writer {
     /// Lowers what acknowledges too much. `R1` and `R2` as before; `R3` is the bound, `R4` whether that is news.
     fn lower(&mut self) {
         let p = &mut self.0;
+        p.jump_if(Set, R9, OPENING, "opens");
+        p.jump("stands");
+        p.bind("opens");
+        p.load(Size::Byte, R0, R10, WAS + FLAGS);
+        p.jump_if(Set, R0, FIN, "stands");
+        p.load(Size::Double, R0, R10, PAYLOAD);
+        p.jump_if(Eq, R0, 0, "swallow");
+        p.bind("stands");
         p.jump_if(Set, R9, HOLD, "holds");
         p.jump("as it is");
         p.bind("holds");

@@ -27,6 +27,8 @@ pub struct Control {
     pub may_end: bool,
     /// Nothing may leave.
     pub mute: bool,
+    /// The handshake does not end yet: a pure acknowledgement of the kernel's does not leave.
+    pub opening: bool,
     /// By what the kernel's window field is shifted (RFC 7323 section 2.2), at most 14; none while it is not known,
     /// zero if the ends did not agree on one.
     pub window_scale: Option<u8>,
@@ -38,11 +40,12 @@ impl Control {
     const MAY_END: u64 = 1 << 2;
     const MUTE: u64 = 1 << 3;
     const SCALE_KNOWN: u64 = 1 << 4;
+    const OPENING: u64 = 1 << 5;
     const SCALE: u32 = 8;
     /// RFC 7323 section 2.3.
     const SCALE_MAX: u8 = 14;
 
-    /// As the word in memory: flags in bits 0 to 4, the window's scale from bit 8 on.
+    /// As the word in memory: flags in bits 0 to 5, the window's scale from bit 8 on.
     pub fn word(self) -> u64 {
         let flag = |set: bool, bit: u64| if set { bit } else { 0 };
         let scale = self.window_scale.unwrap_or(0).min(Self::SCALE_MAX);
@@ -51,6 +54,7 @@ impl Control {
             | flag(self.may_end, Self::MAY_END)
             | flag(self.mute, Self::MUTE)
             | flag(self.window_scale.is_some(), Self::SCALE_KNOWN)
+            | flag(self.opening, Self::OPENING)
             | u64::from(scale) << Self::SCALE
     }
 
@@ -63,6 +67,7 @@ impl Control {
             hold: has(Self::HOLD),
             may_end: has(Self::MAY_END),
             mute: has(Self::MUTE),
+            opening: has(Self::OPENING),
             window_scale: has(Self::SCALE_KNOWN).then_some(scale),
         }
     }
@@ -227,6 +232,13 @@ pub struct Segment {
     pub sack: bool,
 }
 
+impl Segment {
+    /// It carries nothing.
+    fn is_pure(&self) -> bool {
+        self.payload == 0 && !self.flags.contains(Flags::FIN)
+    }
+}
+
 /// What becomes of a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
@@ -274,6 +286,10 @@ pub fn filter(slot: &mut Slot, segment: &Segment, now_ns: u64) -> Verdict {
         return inject(slot, segment);
     }
     let is_repeat = slot.seen.note(control, segment);
+    // The handshake's third segment ends the first round trip that the fixed host measures, which is to be the whole one.
+    if control.opening && segment.is_pure() {
+        return slot.seen.swallow();
+    }
     match slot.bound() {
         Some(bound) if ahead(segment.ack, bound) > 0 => {
             lower(slot, segment, bound, is_repeat, now_ns)
@@ -317,7 +333,7 @@ fn inject(slot: &mut Slot, segment: &Segment) -> Verdict {
 /// A segment of the kernel's that acknowledges more than may be.
 fn lower(slot: &mut Slot, segment: &Segment, ack: u32, is_repeat: bool, now_ns: u64) -> Verdict {
     let (told, seen) = (slot.told, &mut slot.seen);
-    let is_pure = segment.payload == 0 && !segment.flags.contains(Flags::FIN);
+    let is_pure = segment.is_pure();
     // Blocks above a held number would show a hole where there is none.
     if is_pure && segment.sack {
         return seen.swallow();

@@ -185,6 +185,19 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..200)
 }
 
+#[test]
+fn the_handshake_ends_when_the_base_says_so() {
+    let mut slot = held();
+    slot.control.opening = true;
+    assert_eq!(filter(&mut slot, &pure(0), 0), Verdict::Drop);
+    // Data end it as well.
+    let data = Segment { payload: 10, ..pure(0) };
+    assert_eq!(filter(&mut slot.clone(), &data, 0), Verdict::Pass);
+    slot.control.opening = false;
+    assert_eq!(rewritten(filter(&mut slot, &injected(), 0)).ack, BASE);
+    assert_eq!(filter(&mut slot, &injected(), 0), Verdict::Drop);
+}
+
 proptest! {
     #[test]
     fn words_are_what_they_were_made_of(words: [u64; WORDS]) {

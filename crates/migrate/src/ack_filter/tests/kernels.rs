@@ -113,7 +113,7 @@ impl Testbed {
     fn tell(&mut self, bytes: usize) {
         let told = Told { offset: bytes as u32, echo: 0 };
         self.filter.slots().write(self.slot, 1, told.word());
-        self.injector.send(&Acknowledgement::new(&self.flow, true).unwrap()).unwrap();
+        self.injector.send(&Acknowledgement::new(&self.flow, true, 0).unwrap()).unwrap();
     }
 
     /// The client goes as if its process were killed: with an end, or with a reset.
@@ -202,7 +202,7 @@ fn a_connection_taken_over_is_acknowledged_over_a_tunnel() {
                 let told = Told { offset: 5000, echo: 9 };
                 filter.slots().put(slot, &Slot { told, seen, ..live() });
                 // Two that say the same are one.
-                let one = Acknowledgement::new(&flow, true).unwrap();
+                let one = Acknowledgement::new(&flow, true, 0).unwrap();
                 for _ in 0..2 {
                     injector.send(&one).unwrap();
                 }

@@ -99,19 +99,20 @@ fn near() -> impl Strategy<Value = u32> {
 fn slot() -> impl Strategy<Value = Slot> {
     let mostly = || prop::bool::weighted(0.9);
     let scale = prop::option::weighted(0.9, 0..15_u8);
-    let control = (mostly(), mostly(), any::<bool>(), prop::bool::weighted(0.05), scale);
+    let seldom = || prop::bool::weighted(0.05);
+    let control = (mostly(), mostly(), any::<bool>(), (seldom(), seldom()), scale);
     let known = (mostly(), mostly(), mostly(), mostly());
     let places = [near(), near(), near(), near(), near()];
     let repeated = prop_oneof![Just(0), Just(1 << 62)];
     let echo = prop_oneof![Just(0), any::<u32>()];
     let rest = (any::<[u32; 7]>(), echo, repeated);
     (control, known, places, rest).prop_map(|(control, known, places, rest)| {
-        let (live, hold, may_end, mute, window_scale) = control;
+        let (live, hold, may_end, (mute, opening), window_scale) = control;
         let (base, kernel, edge, let_out) = known;
         let (numbers, echo, repeated) = rest;
         let at = |place: u32| numbers[0].wrapping_add(place);
         Slot {
-            control: Control { live, hold, may_end, mute, window_scale },
+            control: Control { live, hold, may_end, mute, opening, window_scale },
             told: Told { offset: places[0], echo },
             seen: Seen {
                 known: Known { base, kernel, edge, let_out },
@@ -310,7 +311,7 @@ fn slots_are_taken_zeroed_and_given_back() {
 fn an_acknowledgement_of_our_own_has_right_checksums() {
     for (is_ipv4, has_timestamps) in [(true, true), (true, false), (false, true), (false, false)] {
         let flow = flow(is_ipv4);
-        let packet = inject::acknowledgement(&flow, has_timestamps).unwrap();
+        let packet = inject::acknowledgement(&flow, has_timestamps, 9).unwrap();
         let (header, tcp) = Header::parse(&packet).unwrap();
         let (segment, _) = tcp::Segment::parse(&header.addresses, tcp).unwrap();
         let ports = (segment.src_port, segment.dst_port);
@@ -319,5 +320,5 @@ fn an_acknowledgement_of_our_own_has_right_checksums() {
         assert_eq!(tcp[18..20], acknowledge::INJECTED.to_be_bytes());
     }
     let mixed = Flow { local: flow(true).local, remote: flow(false).remote };
-    assert!(inject::acknowledgement(&mixed, true).is_none());
+    assert!(inject::acknowledgement(&mixed, true, 9).is_none());
 }
