@@ -15,7 +15,7 @@ use lasthop_kernel::reactor::{Interest, Reactor, Token};
 use lasthop_kernel::slab::Key;
 use lasthop_kernel::tcp::{self, Socket};
 use lasthop_kernel::turn::Source;
-use lasthop_migrate::{Flow, HeldFlow, Holding};
+use lasthop_migrate::{HeldFlow, Holding};
 use lasthop_session::{ConnId, Refusal};
 use lasthop_units::Time;
 
@@ -33,21 +33,24 @@ pub(crate) trait Gate: Send + Sync + Debug {
 
 /// Makes sockets for addresses that are not this host's, for whoever has no privilege to.
 pub(crate) trait Exit: Send + Sync + Debug {
-    /// Asks for a socket that is bound to `source`, for attempt `n` of that connection, and to have its acknowledgements held
-    /// if it is to connect to `held`: [`handle_socket`] has it. False while whoever has the privilege is away: then connections leave
-    /// from the host's own address.
-    fn request(&self, key: Key, n: u32, source: SocketAddr, held: Option<SocketAddr>) -> bool;
-
-    /// Holds acknowledgements of a connection no longer.
-    fn release(&self, flow: Flow);
+    /// Asks for a socket that is bound to `source`, for attempt `n` of that connection, with its acknowledgements held if `held`
+    /// says by what, and to where it will connect: [`handle_socket`] has it. False while whoever has the privilege is away: then
+    /// connections leave from the host's own address.
+    fn request(
+        &self,
+        key: Key,
+        n: u32,
+        source: SocketAddr,
+        held: Option<(Arc<Holding>, SocketAddr)>,
+    ) -> bool;
 }
 
 /// A socket that was asked for.
 #[derive(Debug)]
 pub(crate) struct Exited {
     pub(crate) fd: OwnedFd,
-    /// By which slot the acknowledgements of its connection are held, if they are.
-    pub(crate) slot: Option<(Flow, u32)>,
+    /// The acknowledgements of its connection are held.
+    pub(crate) held: Option<HeldFlow>,
 }
 
 #[derive(Debug)]
@@ -203,12 +206,11 @@ impl Dial {
         let asks = |a: &Attempt| a.n == n && matches!(a.stage, Stage::Asks(_));
         if let Some(i) = self.attempts.iter().position(asks) {
             let Attempt { to, stage, .. } = self.attempts.swap_remove(i);
-            let (socket, slot) = match socket {
-                Ok(Some(Exited { fd, slot })) => (Ok(Some(fd)), slot),
+            let (socket, held) = match socket {
+                Ok(Some(Exited { fd, held })) => (Ok(Some(fd)), held),
                 Ok(None) => (Ok(None), None),
                 Err(error) => (Err(error), None),
             };
-            let held = slot.and_then(|slot| self.hold(slot));
             match self.connect(reactor, key, n, to, &stage, socket) {
                 Ok(stage) => self.attempts.push(Attempt { n, to, stage, held }),
                 Err(e) => self.fail(&e),
@@ -217,14 +219,9 @@ impl Dial {
         self.advance(now, reactor, key)
     }
 
-    /// Where acknowledgements are to be held, the connection's other end.
-    fn held(&self, to: SocketAddr) -> Option<SocketAddr> {
-        self.holder.as_ref().map(|_| to)
-    }
-
-    fn hold(&self, (flow, slot): (Flow, u32)) -> Option<HeldFlow> {
-        let (holder, exit) = (self.holder.as_ref()?, self.exit.clone()?);
-        Some(holder.holding.hold(flow, slot, move |flow| exit.release(flow)))
+    /// What is to hold the acknowledgements of a connection to there.
+    fn held(&self, to: SocketAddr) -> Option<(Arc<Holding>, SocketAddr)> {
+        self.holder.as_ref().map(|holder| (Arc::clone(&holder.holding), to))
     }
 
     fn connect(

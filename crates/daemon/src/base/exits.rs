@@ -13,7 +13,7 @@ use lasthop_kernel::reactor::{Interest, Reactor};
 use lasthop_kernel::slab::Key;
 use lasthop_kernel::tcp;
 use lasthop_kernel::turn::Source;
-use lasthop_migrate::{Admin, Dumped, Failed, Flow, Holding, MigrateError, Worker};
+use lasthop_migrate::{Admin, Dumped, Failed, Flow, HeldFlow, Holding, MigrateError, Worker};
 use lasthop_session::{Refusal, SessionId};
 use lasthop_units::gather;
 
@@ -40,13 +40,23 @@ pub(super) enum Done {
 const ASKED_MAX: usize = 4096;
 
 impl Exit for Helper {
-    fn request(&self, key: Key, n: u32, source: SocketAddr, held: Option<SocketAddr>) -> bool {
+    fn request(
+        &self,
+        key: Key,
+        n: u32,
+        source: SocketAddr,
+        held: Option<(Arc<Holding>, SocketAddr)>,
+    ) -> bool {
         if self.is_gone() || self.waiting() >= ASKED_MAX {
             return false;
         }
+        let helper = self.clone();
         self.submit(move |admin| {
             let socket = match admin.socket(source) {
-                Ok(fd) => Ok(Some(Exited { slot: held.and_then(|to| hold(admin, &fd, to)), fd })),
+                Ok(fd) => {
+                    let held = held.and_then(|(by, to)| hold(admin, helper, &by, &fd, to));
+                    Ok(Some(Exited { fd, held }))
+                }
                 Err(error) if error.is_gone() => Ok(None),
                 Err(MigrateError::Kernel { source, .. }) => Err(source),
                 Err(error) => Err(io::Error::other(error)),
@@ -55,24 +65,29 @@ impl Exit for Helper {
         });
         true
     }
+}
 
-    fn release(&self, flow: Flow) {
-        self.submit(move |admin| {
+/// Has the acknowledgements of the connection held that a socket is about to make. One for which there is no room goes on as
+/// others do.
+fn hold(
+    admin: &mut Admin,
+    helper: Helper,
+    by: &Arc<Holding>,
+    fd: &OwnedFd,
+    to: SocketAddr,
+) -> Option<HeldFlow> {
+    let flow = Flow { local: tcp::local_addr(fd), remote: to };
+    let slot = admin.hold(flow);
+    let slot = slot.inspect_err(|error| tracing::warn!(%to, %error, "not acknowledged end to end"));
+    let release = move |flow| {
+        helper.submit(move |admin| {
             if let Err(error) = admin.release(flow) {
                 tracing::debug!(%error, "a connection that is over is still held");
             }
             None
         });
-    }
-}
-
-/// Has the acknowledgements of the connection held that a socket is about to make. One for which there is no room goes on as
-/// others do.
-fn hold(admin: &mut Admin, fd: &OwnedFd, to: SocketAddr) -> Option<(Flow, u32)> {
-    let flow = Flow { local: tcp::local_addr(fd), remote: to };
-    let slot = admin.hold(flow);
-    let slot = slot.inspect_err(|error| tracing::warn!(%to, %error, "not acknowledged end to end"));
-    Some((flow, slot.ok()?))
+    };
+    Some(by.hold(flow, slot.ok()?, release))
 }
 
 /// The addresses of mobiles that have some, and what makes sockets for them.

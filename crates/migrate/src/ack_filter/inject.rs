@@ -4,13 +4,13 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
+use lasthop_session::acknowledge::INJECTED;
 use lasthop_wire::checksum;
 use lasthop_wire::ip::{self, Addresses, Protocol};
 use lasthop_wire::tcp::{Flags, Options, Segment, Timestamps};
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, ipproto};
 use thiserror::Error;
 
-use super::layout::INJECTED;
 use crate::Flow;
 
 /// Bytes from the beginning of TCP's header (RFC 9293 section 3.1).

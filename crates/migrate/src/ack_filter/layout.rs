@@ -1,7 +1,6 @@
 //! How a slot lies in memory, as `lasthop_session::acknowledge` has it: words of two halves each.
 
-/// Words of a slot: eight are the base's to write, the others the program's.
-pub const WORDS: usize = 16;
+use lasthop_session::acknowledge;
 
 /// Where the lower half of a word lies, bytes from the slot's beginning.
 const fn lower(word: i16) -> i16 {
@@ -44,7 +43,5 @@ pub(super) const SWALLOWED: i16 = upper(13);
 pub(super) const ENDED: i16 = lower(14);
 pub(super) const INJECTED_COUNT: i16 = upper(14);
 
-/// The urgent pointer of an acknowledgement of the base's own.
-pub(super) const INJECTED: u16 = 0x1a57;
 /// Between two acknowledgements that say nothing new, nanoseconds.
-pub(super) const REPEAT_NS: i32 = 200_000_000;
+pub(super) const REPEAT_NS: i32 = acknowledge::REPEAT_NS as i32;

@@ -20,10 +20,10 @@ use std::sync::atomic::Ordering;
 
 use lasthop_kernel::bpf::{AssembleError, BpfError, HashMap, Link, Program, SharedArray};
 use lasthop_kernel::netlink::{Interface, NetlinkError, Rtnetlink};
+use lasthop_session::acknowledge::WORDS;
 use thiserror::Error;
 
 pub use self::inject::{Acknowledgement, InjectError, Injector};
-pub use self::layout::WORDS;
 use super::Flow;
 
 /// Bytes of a flow as the program looks for it: both addresses as those of IPv6, both ports, and four zeros.

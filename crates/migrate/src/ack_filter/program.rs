@@ -10,6 +10,7 @@ use std::os::fd::BorrowedFd;
 use lasthop_kernel::bpf::{
     AssembleError, Assembler, AtomicOp, Condition, Instruction, NEXT, Op, Reg, SHOT, Size, helper,
 };
+use lasthop_session::acknowledge::INJECTED;
 
 use super::layout::*;
 
