@@ -36,25 +36,11 @@ impl fmt::Display for Cell {
 }
 
 fn cells(quick: bool) -> Vec<Cell> {
-    let ms = Duration::from_millis;
-    let places: &[(u8, Duration)] = if quick {
-        &[(0, ms(5)), (0, DELAY), (5, DELAY), (20, DELAY), (0, ms(300))]
-    } else {
-        &[
-            (0, ms(5)),
-            (5, ms(5)),
-            (20, ms(5)),
-            (0, DELAY),
-            (5, DELAY),
-            (20, DELAY),
-            (0, ms(300)),
-            (5, ms(300)),
-            (20, ms(300)),
-        ]
-    };
+    let delays = [Duration::from_millis(5), DELAY, Duration::from_millis(300)];
+    let places = delays.into_iter().flat_map(|delay| [0, 5, 20].map(|loss| (loss, delay)));
+    let places = places.filter(|(loss, delay)| !quick || *loss == 0 || *delay == DELAY);
     let senders = ["cubic", "bbr"];
-    let all =
-        places.iter().flat_map(|&(loss, delay)| senders.map(|sender| Cell { loss, delay, sender }));
+    let all = places.flat_map(|(loss, delay)| senders.map(|sender| Cell { loss, delay, sender }));
     all.collect()
 }
 
@@ -77,7 +63,7 @@ fn measure(setting: &Setting, peer: &Peer, cell: Cell, without: &mut Option<f64>
     let mut running = stage.start(peer, 0)?;
     if peer.is_ours() {
         let base = stage.hosts()?.wired;
-        let route = format!("route change {OWN_ADDRESS}/32 via {base} congctl {}\n", cell.sender);
+        let route = format!("route add {OWN_ADDRESS}/32 via {base} congctl {}\n", cell.sender);
         stage.lab.fixed.ip(&route)?;
     }
     let flow = stage.endless(running.client(), Direction::Download)?;

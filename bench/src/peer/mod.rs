@@ -13,11 +13,11 @@ use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::PathBuf;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use lasthop_kernel::netns::Netns;
 use lasthop_lab::client::{Client, Via};
 use lasthop_lab::process::Daemon;
-use lasthop_lab::scheme::{Carrier, Hop, OWN_ADDRESS};
+use lasthop_lab::scheme::{Carrier, Hop};
 use lasthop_lab::topology::Medium;
 use lasthop_lab::wait::wait_for_listener;
 use lasthop_units::{Duration, Rate};
@@ -35,7 +35,8 @@ pub(crate) enum Peer {
     Srp,
     /// The same, where the application is told at once that its connection stands.
     SrpEarly,
-    /// The same, from an address of the mobile's own; fixed hosts are acknowledged what this has, `mobile` or `base`.
+    /// The same, from an address of the mobile's own, to which the fixed host must be led; it is acknowledged what this has,
+    /// `mobile` or `base`.
     SrpOwn(&'static str),
     /// Mobile TCP on the hop.
     MobileTcp(Below),
@@ -175,8 +176,6 @@ pub(crate) fn start(peer: &Peer, hosts: &Hosts, place: u16) -> Result<Running> {
             lasthop::start(hosts, place, &Hop { mobile, ..Hop::new("srp") })
         }
         Peer::SrpOwn(whose) => {
-            let own = OWN_ADDRESS.parse().context("the mobile's own address")?;
-            hosts.fixed.route(Some((own, 32)), hosts.wired.into())?;
             let acknowledge = Some((*whose).to_owned());
             lasthop::start(hosts, place, &Hop { acknowledge, ..Hop::new("srp") })
         }

@@ -70,7 +70,7 @@ impl Held {
 
     /// The mobile knows that the connection stands: the fixed host may know it as well.
     fn end_opening(&mut self) {
-        if core::mem::take(&mut self.control.opening) {
+        if std::mem::take(&mut self.control.opening) {
             self.flow.set_control(self.control);
             self.acknowledge();
         }

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use lasthop_session::acknowledge::{Control, Seen, Slot, Told};
+use lasthop_session::acknowledge::{Control, Seen, Told};
 
 use super::Flow;
 use super::ack_filter::{Acknowledgement, Injector, Slots};
@@ -13,9 +13,6 @@ use super::error::MigrateError;
 
 /// The window that ends a handshake, bytes: less than any kernel has offered with the first segment.
 const OFFERED: u32 = 32 * 1024;
-/// Words of a slot that a base writes.
-const CONTROL: usize = 0;
-const TOLD: usize = 1;
 
 /// What connections are held by: memory that the program shares which looks at what the kernel sends, and a socket for
 /// acknowledgements of the base's own.
@@ -74,18 +71,17 @@ impl HeldFlow {
 
     /// From here on this is wanted of it.
     pub fn set_control(&self, control: Control) {
-        self.holding.slots.write(self.slot, CONTROL, control.word());
+        self.holding.slots.set_control(self.slot, control);
     }
 
     /// From here on so much may be acknowledged.
     pub fn tell(&self, told: Told) {
-        self.holding.slots.write(self.slot, TOLD, told.word());
+        self.holding.slots.tell(self.slot, told);
     }
 
     /// What was seen of it so far.
     pub fn seen(&self) -> Seen {
-        let words = self.holding.slots.read(self.slot).unwrap_or_default();
-        Slot::of_words(&words).seen
+        self.holding.slots.get(self.slot).unwrap_or_default().seen
     }
 
     /// It stands, with timestamps or without, and its window is shifted by so much.

@@ -18,7 +18,7 @@ use lasthop_session::{Refusal, SessionId};
 use lasthop_units::gather;
 
 use super::source_addresses::SourceAddresses;
-use super::{Acknowledge, BaseConfig, MobileEntry, Mode};
+use super::{BaseConfig, MobileEntry, Mode};
 use crate::dial::{Exit, Exited, Holder};
 use crate::error::RunError;
 
@@ -110,11 +110,7 @@ impl Exits {
             (mobile.key.0, SourceAddresses::new(mobile.address.clone(), mobile.network.clone()))
         });
         let none = Self { worker: None, sources: gather(sources), holders: BTreeMap::new() };
-        let held: Vec<&MobileEntry> = config
-            .mobiles
-            .iter()
-            .filter(|mobile| mobile.acknowledge() == Acknowledge::Mobile)
-            .collect();
+        let held: Vec<&MobileEntry> = config.mobiles.iter().filter(|m| m.is_held()).collect();
         let addresses: Vec<IpAddr> =
             config.mobiles.iter().flat_map(|m| m.address.iter().copied()).collect();
         let networks: Vec<Network> =

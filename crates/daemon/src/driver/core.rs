@@ -496,7 +496,7 @@ impl<H: Hop, W> Core<H, W> {
     fn arm_held(&mut self, key: Key) {
         let Some(held) = self.held(key) else { return };
         let next = held.next_timeout();
-        let before = core::mem::replace(&mut held.armed, next);
+        let before = std::mem::replace(&mut held.armed, next);
         self.timers.replace(Timer::Held(key), before, next);
     }
 

@@ -120,10 +120,6 @@ pub enum Op {
     Add = 0x00,
     /// Difference.
     Sub = 0x10,
-    /// Product.
-    Mul = 0x20,
-    /// Quotient without sign; of a division by zero, zero.
-    Div = 0x30,
     /// Bits of either.
     Or = 0x40,
     /// Bits of both.
@@ -132,14 +128,8 @@ pub enum Op {
     Lsh = 0x60,
     /// Shift to the right; zeros follow.
     Rsh = 0x70,
-    /// Remainder without sign.
-    Mod = 0x90,
-    /// Bits of one of them.
-    Xor = 0xa0,
     /// The second operand itself.
     Mov = 0xb0,
-    /// Shift to the right; the sign follows.
-    Arsh = 0xc0,
 }
 
 /// What is done to memory in one step.
@@ -158,16 +148,12 @@ pub enum Condition {
     Eq = 0x10,
     /// Greater than, without signs.
     Gt = 0x20,
-    /// At least, without signs.
-    Ge = 0x30,
     /// Has a bit in common with.
     Set = 0x40,
     /// Different from.
     Ne = 0x50,
     /// Greater than, with signs.
     Sgt = 0x60,
-    /// At least, with signs.
-    Sge = 0x70,
     /// Less than, without signs.
     Lt = 0xa0,
     /// At most, without signs.

@@ -20,12 +20,15 @@ use std::sync::atomic::Ordering;
 
 use lasthop_kernel::bpf::{AssembleError, BpfError, HashMap, Link, Program, SharedArray};
 use lasthop_kernel::netlink::{Interface, NetlinkError, Rtnetlink};
-use lasthop_session::acknowledge::WORDS;
+use lasthop_session::acknowledge::{Control, Slot, Told, WORDS};
 use thiserror::Error;
 
 pub use self::inject::{Acknowledgement, InjectError, Injector};
 use super::Flow;
 
+/// Words of a slot that a base writes.
+const CONTROL: usize = 0;
+const TOLD: usize = 1;
 /// Bytes of a flow as the program looks for it: both addresses as those of IPv6, both ports, and four zeros.
 const KEY: usize = 40;
 
@@ -125,8 +128,8 @@ impl AckFilter {
         self.links.retain(|index, _| all.iter().any(|one| one.index == *index));
         let new = |one: &&Interface| !self.links.contains_key(&one.index);
         let wired = |one: &&Interface| !one.loopback && one.controller.is_none();
-        let indices: Vec<u32> = all.iter().filter(new).filter(wired).map(|one| one.index).collect();
-        indices.into_iter().try_for_each(|index| self.attach(index))
+        let new: Vec<&Interface> = all.iter().filter(new).filter(wired).collect();
+        new.into_iter().try_for_each(|interface| self.attach(interface))
     }
 
     /// From here on the program sees what the interface of the calling thread's network namespace sends.
@@ -134,21 +137,13 @@ impl AckFilter {
     /// # Errors
     ///
     /// There is no such interface, or the kernel is older than Linux 6.6 and cannot attach the program.
-    pub fn attach(&mut self, interface: u32) -> Result<(), AckFilterError> {
-        let all = Rtnetlink::open()?.interfaces()?;
-        let found = all.into_iter().find(|one| one.index == interface);
-        let found = found.ok_or(BpfError::NoInterface(interface))?;
+    pub fn attach(&mut self, interface: &Interface) -> Result<(), AckFilterError> {
         // Loopbacks have such headers as well; tunnels and modems have none.
-        let has_header = found.ethernet || found.loopback;
+        let has_header = interface.ethernet || interface.loopback;
         let program = if has_header { &self.ethernet } else { &self.bare };
         // One that is attached already ends only then: a moment of both does no harm, one of neither may.
-        self.links.insert(interface, program.attach_egress(interface)?);
+        self.links.insert(interface.index, program.attach_egress(interface.index)?);
         Ok(())
-    }
-
-    /// The program no longer sees what the interface sends. `false` if it did not.
-    pub fn detach(&mut self, interface: u32) -> bool {
-        self.links.remove(&interface).is_some()
     }
 
     /// Holds a connection, and says by which slot. Its words are zero: nothing is done before the base writes that it is
@@ -213,14 +208,28 @@ impl Slots {
         self.0.is_empty()
     }
 
-    /// The words of a slot, each as it was at some moment; none if there is no such slot.
-    pub fn read(&self, slot: u32) -> Option<[u64; WORDS]> {
+    /// A slot, each word of it as it was at some moment; none if there is no such slot.
+    pub fn get(&self, slot: u32) -> Option<Slot> {
+        self.read(slot).map(|words| Slot::of_words(&words))
+    }
+
+    fn read(&self, slot: u32) -> Option<[u64; WORDS]> {
         let words = self.0.entry(slot as usize)?;
         (words.len() == WORDS).then(|| std::array::from_fn(|n| words[n].load(Ordering::Acquire)))
     }
 
-    /// Writes a word in one step. `false` if there is no such slot or word.
-    pub fn write(&self, slot: u32, word: usize, value: u64) -> bool {
+    /// From here on this is wanted of a connection. `false` if there is no such slot.
+    pub fn set_control(&self, slot: u32, control: Control) -> bool {
+        self.write(slot, CONTROL, control.word())
+    }
+
+    /// From here on so much may be acknowledged of a connection. `false` if there is no such slot.
+    pub fn tell(&self, slot: u32, told: Told) -> bool {
+        self.write(slot, TOLD, told.word())
+    }
+
+    /// Writes a word in one step.
+    fn write(&self, slot: u32, word: usize, value: u64) -> bool {
         let word = self.0.entry(slot as usize).and_then(|words| words.get(word));
         word.inspect(|word| word.store(value, Ordering::Release)).is_some()
     }

@@ -136,6 +136,11 @@ impl MobileEntry {
         addresses.chain(self.network.iter().copied())
     }
 
+    /// Whether its fixed hosts are acknowledged what it has.
+    pub(in crate::base) fn is_held(&self) -> bool {
+        self.acknowledge() == Acknowledge::Mobile
+    }
+
     /// One of all its addresses.
     pub(in crate::base) fn any(&self) -> Option<IpAddr> {
         let network = self.network.first().map(|network| network.prefix().0);

@@ -19,7 +19,7 @@ use lasthop_units::{Bytes, Span};
 use serde::{Deserialize, Deserializer, de};
 
 use self::allow::AllowEntry;
-use self::handoff::{Acknowledge, HandoffConfig, HandoffFile, MobileEntry, PeerFile};
+use self::handoff::{HandoffConfig, HandoffFile, MobileEntry, PeerFile};
 use crate::base::policy::TargetPolicy;
 use crate::config::{
     self, CarrierKind, ConfigError, HopAddress, HopKind, MobileTcpFile, SealKind, SrpFile,
@@ -288,8 +288,7 @@ impl TryFrom<BaseFile> for BaseConfig {
             let why = "`[[packets]] program` is a mobile's to say: its base knows no programs";
             return Err(config::contradiction(why));
         }
-        let held = |mobile: &MobileEntry| mobile.acknowledge() == Acknowledge::Mobile;
-        if hop != HopKind::Srp && file.mobiles.iter().any(held) {
+        if hop != HopKind::Srp && file.mobiles.iter().any(MobileEntry::is_held) {
             let why = "`[[mobiles]] acknowledge = \"mobile\"` is of hop = \"srp\": no other says what the \
                        mobile has";
             return Err(config::contradiction(why));

@@ -62,8 +62,8 @@ impl Testbed {
         let listener = server.enter(|| TcpListener::bind((to, 80)).unwrap()).unwrap();
         let made = base.enter(|| {
             let mut filter = filter_for_test(4)?;
-            let index = Rtnetlink::open().unwrap().interface("eth0").unwrap().index;
-            filter.attach(index).unwrap();
+            let interface = Rtnetlink::open().unwrap().interface("eth0").unwrap();
+            filter.attach(&interface).unwrap();
             let client = tcp::socket(from).unwrap();
             rustix::net::bind(&client, &SocketAddr::new(from, 0)).unwrap();
             Some((filter, Injector::open().unwrap(), client))
@@ -78,7 +78,7 @@ impl Testbed {
         let client = tcp::connect_by(client, remote).unwrap();
         wait_until("it is connected", PATIENCE, || tcp::connected(&client).is_some());
         let window_scale = Some(sockopt::info(client.as_fd()).unwrap().rcv_wscale);
-        filter.slots().write(slot, 0, Control { window_scale, ..control }.word());
+        filter.slots().set_control(slot, Control { window_scale, ..control });
         let server = listener.accept().unwrap().0;
         server.set_nonblocking(true).unwrap();
         let data = (0..LENGTH as u64).map(|i| ((i * i) ^ (i >> 8)) as u8).collect();
@@ -190,7 +190,7 @@ fn a_connection_taken_over_is_acknowledged_over_a_tunnel() {
             let tun = Tun::open("tun0").unwrap();
             let prefixes = ["10.0.0.1", "fd00::1"].map(|ip| ip.parse().unwrap());
             netns.interface_up("tun0", &[(prefixes[0], 24), (prefixes[1], 64)]).unwrap();
-            filter.attach(Rtnetlink::open().unwrap().interface("tun0").unwrap().index).unwrap();
+            filter.attach(&Rtnetlink::open().unwrap().interface("tun0").unwrap()).unwrap();
             let injector = Injector::open().unwrap();
             for remote in ["10.0.0.2:80", "[fd00::2]:80"] {
                 let remote: SocketAddr = remote.parse().unwrap();

@@ -177,7 +177,7 @@ impl Slots {
     }
 
     fn slot(&self, n: u32) -> Slot {
-        Slot::of_words(&self.read(n).unwrap())
+        self.get(n).unwrap()
     }
 }
 
