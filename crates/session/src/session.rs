@@ -18,6 +18,7 @@ mod channel;
 mod ended;
 mod hold;
 mod opening;
+mod orphans;
 mod pack;
 mod port;
 mod presumed;
@@ -26,6 +27,7 @@ mod surrogate;
 #[cfg(test)]
 mod tests;
 
+pub use orphans::{Orphan, Orphans};
 pub use port::left_over;
 
 /// What a session is allowed.

@@ -8,6 +8,7 @@ use hashbrown::HashMap;
 use hashbrown::hash_map::IntoIter;
 use lasthop_hop::{Policy, StreamId};
 use lasthop_units::{Time, Timers};
+use lasthop_wire::mhp::handoff::Ticket;
 use lasthop_wire::mhp::{Opening, Refusal};
 
 use crate::ConnId;
@@ -144,6 +145,8 @@ pub(crate) struct Table {
     /// Streams that are nobody's connection yet.
     unnamed: usize,
     timers: Timers<ConnId>,
+    /// Mobile: what bases have made of connections.
+    tickets: HashMap<ConnId, Ticket, FixedState>,
 }
 
 impl Table {
@@ -154,6 +157,17 @@ impl Table {
     /// Connections, without the streams that have not named yet which one they carry.
     pub(crate) fn named(&self) -> usize {
         self.conns.len() - self.unnamed
+    }
+
+    /// Keeps what the base has made of a connection, for as long as that lasts.
+    pub(crate) fn set_ticket(&mut self, id: ConnId, ticket: Ticket) {
+        if self.conns.contains_key(&id) {
+            self.tickets.insert(id, ticket);
+        }
+    }
+
+    pub(crate) fn ticket(&self, id: ConnId) -> Option<&Ticket> {
+        self.tickets.get(&id)
     }
 
     /// Connections in any phase before `Open`.
@@ -277,6 +291,7 @@ impl Table {
         self.disarm(id);
         self.park(id);
         let removed = self.conns.remove(&id);
+        self.tickets.remove(&id);
         self.parked -= usize::from(removed.is_some());
         self.unnamed -= usize::from(removed.is_some() && is_provisional(id));
         self.half_open -= usize::from(removed.as_ref().is_some_and(|c| c.phase != Phase::Open));

@@ -7,9 +7,10 @@ use lasthop_units::{Deadlines, Duration, Time};
 use lasthop_wire::mhp::handoff::{Datagram, Message, Reason, SessionId, SessionState};
 
 use super::copies::Ahead;
-use super::entry::{Asked, Entry, Holder, Recipient, Role};
+use super::entry::{Asked, Doubt, Entry, Holder, Recipient, Role};
 use super::outbox::{Out, Outbox, Outgoing};
 use super::sessions::{COMING_OF_ONE, Sessions};
+use super::take_over::Fences;
 use super::{Address, Authority, Config, Denied, Open, share};
 
 /// Refusals that wait to be reported, at most.
@@ -32,6 +33,16 @@ pub enum BaseEvent<A> {
         state: SessionState,
         /// Whose it is from here on.
         mobile: A,
+    },
+    /// The base that has the session is silent, or cannot be reached, and may be dead: the session may go on from what its
+    /// mobile has. Gather that and call [`Base::take_over`].
+    TakeOver {
+        /// Which.
+        session: SessionId,
+        /// The mobile, which wants it here.
+        mobile: A,
+        /// In which of its handoffs.
+        attempt: u32,
     },
     /// The session stands here and the mobile is being notified (MHP-18).
     Resumed {
@@ -100,6 +111,7 @@ pub struct Base<A, T = Open> {
     /// Those on their way.
     pub(super) pending: BTreeSet<SessionId>,
     pub(super) ahead: Ahead<A>,
+    pub(super) fences: Fences<A>,
     /// When to look at sessions, at the latest.
     due: Deadlines<SessionId>,
     pub(super) outbox: Outbox<A>,
@@ -123,6 +135,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
             sessions: Sessions::new(),
             pending: BTreeSet::new(),
             ahead: Ahead::default(),
+            fences: Fences::default(),
             due: Deadlines::new(),
             outbox: Outbox::new(),
             events: VecDeque::new(),
@@ -163,6 +176,9 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
         let asked = Asked { by: from, session, attempt };
         if !self.admits(asked, &message) {
             return;
+        }
+        if self.on_fenced(now, asked, &message) {
+            return self.rearm(session);
         }
         match message {
             Message::Greet { holder, since, grants } => {
@@ -296,7 +312,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
         self.sessions.remove(&session);
         self.pending.remove(&session);
         self.ahead.remove(session);
-        self.due.set(session, None);
+        self.rearm(session);
     }
 
     /// A mobile is not here any more: of its sessions but that one, none that is taken to be used here is.
@@ -374,7 +390,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
         let entries = self.sessions.values().filter_map(|entry| entry.deadline(&self.config));
         let copies = self.ahead.leaving.keys().chain(self.ahead.came.keys());
         let copies = copies.filter_map(|session| self.ahead.deadline(*session, &self.config));
-        let first = entries.chain(copies).min().unwrap_or(Time::NEVER);
+        let first = entries.chain(copies).chain(self.fences.first()).min().unwrap_or(Time::NEVER);
         self.due.next().unwrap_or(Time::NEVER) <= first
     }
 
@@ -382,7 +398,8 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
     pub(super) fn rearm(&mut self, session: SessionId) {
         let entry = self.sessions.get(&session).and_then(|entry| entry.deadline(&self.config));
         let copies = self.ahead.deadline(session, &self.config);
-        self.due.set(session, entry.into_iter().chain(copies).min());
+        let fences = self.fences.deadline(session);
+        self.due.set(session, entry.into_iter().chain(copies).chain(fences).min());
     }
 
     /// Repeats what is due (MHP-20) and gives up what took too long (MHP-21); follow with
@@ -392,6 +409,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
         for session in due {
             self.handle_due(now, session);
             self.handle_ahead_due(now, session);
+            self.handle_fences_due(now, session);
             self.rearm(session);
         }
     }
@@ -401,10 +419,15 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
         match &mut entry.role {
             Role::Arriving(arriving) => {
                 if arriving.last_message + self.config.give_up <= now {
-                    self.fail(now, session, Reason::Unreachable);
-                } else if arriving.retry.next <= now {
+                    return self.fail(now, session, Reason::Unreachable);
+                }
+                let silent = arriving.last_message;
+                if arriving.retry.next <= now {
                     arriving.retry.again(now, &self.config);
                     self.request_missing(session);
+                }
+                if self.config.take_over.is_some_and(|patience| silent + patience <= now) {
+                    self.doubt_holder(session, Doubt::Silent);
                 }
             }
             Role::Leaving(leaving) if leaving.last_message + self.config.hold <= now => {

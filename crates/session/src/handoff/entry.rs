@@ -92,6 +92,19 @@ pub(super) struct Arriving<A> {
     pub(super) wanted: Option<Recipient<A>>,
     /// The number for which another base was named that is as late as the one that is queried.
     pub(super) turned: Option<u32>,
+    /// Whether the base that is queried is thought to be dead.
+    pub(super) holder_is: Doubt,
+}
+
+/// What is thought of a base that is queried, until it says something.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Doubt {
+    /// Nothing yet.
+    None,
+    /// It is silent.
+    Silent,
+    /// It cannot be reached.
+    Unreachable,
 }
 
 #[derive(Debug)]
@@ -278,7 +291,9 @@ impl<A> Entry<A> {
     pub(super) fn deadline(&self, config: &Config) -> Option<Time> {
         match &self.role {
             Role::Arriving(arriving) => {
-                Some(arriving.retry.next.min(arriving.last_message + config.give_up))
+                let doubts = config.take_over.filter(|_| arriving.holder_is == Doubt::None);
+                let patience = doubts.map_or(config.give_up, |doubts| doubts.min(config.give_up));
+                Some(arriving.retry.next.min(arriving.last_message + patience))
             }
             Role::Leaving(leaving) => Some(leaving.last_message + config.hold),
             Role::Given { until, .. } | Role::Failed { until, .. } => Some(*until),

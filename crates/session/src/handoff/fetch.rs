@@ -6,7 +6,9 @@ use lasthop_wire::mhp::handoff::{
 };
 
 use super::base::{Base, BaseEvent, moved};
-use super::entry::{Arriving, ArrivingStage, Asked, Holder, Leaving, NUMBERS, Recipient, Role};
+use super::entry::{
+    Arriving, ArrivingStage, Asked, Doubt, Holder, Leaving, NUMBERS, Recipient, Role,
+};
 use super::pull::Pull;
 use super::{Address, Authority, Config, Denied, Retry, delta};
 
@@ -146,6 +148,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
             retry: Retry::now(now, &self.config),
             wanted: None,
             turned: None,
+            holder_is: Doubt::None,
         };
         self.set(session, attempt, Role::Arriving(arriving));
         self.store_grants(asked, grants);
@@ -157,12 +160,13 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
         let config = self.config;
         if let Some(arriving) = self.arriving(session) {
             arriving.last_message = now;
+            arriving.holder_is = Doubt::None;
             arriving.retry = Retry::after_progress(now, &config);
             self.request_missing(session);
         }
     }
 
-    fn arriving(&mut self, session: SessionId) -> Option<&mut Arriving<A>> {
+    pub(super) fn arriving(&mut self, session: SessionId) -> Option<&mut Arriving<A>> {
         match &mut self.sessions.get_mut(&session)?.role {
             Role::Arriving(arriving) => Some(arriving),
             _ => None,
@@ -244,6 +248,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
             return;
         }
         arriving.last_message = now;
+        arriving.holder_is = Doubt::None;
         arriving.retry = Retry::after_progress(now, &config);
         if pull.is_complete() {
             self.complete(now, session);

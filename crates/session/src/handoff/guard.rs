@@ -10,7 +10,7 @@ use lasthop_wire::mhp::handoff::{
 };
 
 use super::base::{Base, BaseEvent};
-use super::entry::{Asked, Entry, Grants, Recipient, Role};
+use super::entry::{Asked, Doubt, Entry, Grants, Recipient, Role};
 use super::{Address, Authority, Claim, Denied};
 
 /// Who says a message.
@@ -234,10 +234,12 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
     }
 
     /// That base cannot be reached, and nothing that was sent to it will be answered: what waits for
-    /// it fails at once (MHP-21).
+    /// it fails at once (MHP-21), or is taken over.
     pub fn unreachable(&mut self, now: Time, holder: A) {
         for session in self.awaited_from(holder) {
-            self.fail(now, session, Reason::Unreachable);
+            if !self.doubt_holder(session, Doubt::Unreachable) {
+                self.fail(now, session, Reason::Unreachable);
+            }
             self.rearm(session);
         }
     }
@@ -248,6 +250,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
             self.restart(now, session);
             self.rearm(session);
         }
+        self.fence_now(now, holder);
     }
 
     fn awaited_from(&self, holder: A) -> Vec<SessionId> {

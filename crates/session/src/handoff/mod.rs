@@ -29,6 +29,7 @@ mod mobile;
 mod outbox;
 mod pull;
 mod sessions;
+mod take_over;
 #[cfg(test)]
 pub(crate) mod tests;
 mod trust;
@@ -52,6 +53,9 @@ pub struct Config {
     /// At the mobile: how long a handoff may take before the session is broken (MHP-21). At a base:
     /// how long the old base may be silent; a little less, so that the mobile gets the reason.
     pub give_up: Duration,
+    /// At a base: how long another may be silent that has the session of a mobile which is here, before the session goes on
+    /// from what the mobile has. `None`: it never does.
+    pub take_over: Option<Duration>,
     /// How long an old base holds a frozen state that nobody fetches.
     pub hold: Duration,
     /// How long packets are forwarded to where a session went (MHP-22).
@@ -85,6 +89,7 @@ impl Config {
             retry: Duration::from_millis(200),
             retry_max: Duration::from_millis(3200),
             give_up: Duration::from_secs(30),
+            take_over: None,
             hold: Duration::from_secs(60),
             forward: Duration::from_secs(10),
             remember: Duration::from_secs(120),

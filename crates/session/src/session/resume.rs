@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use lasthop_hop::{StreamError, StreamId, Streams};
 use lasthop_units::{Bytes, Duration, Time};
-use lasthop_wire::mhp::handoff::{Asking, ROLL_MAX, Reopen, Reopened, Roll, SessionId};
+use lasthop_wire::mhp::handoff::{Asking, ROLL_MAX, Reopen, Reopened, Roll, SessionId, Takeover};
 use lasthop_wire::mhp::{Message, Opening, Refusal, ResetReason};
 
 use super::{Role, Session};
@@ -328,11 +328,17 @@ impl Session {
     }
 
     fn reopen(&mut self, hop: &mut impl Streams, id: ConnId) {
+        let ticket = self.table.ticket(id).cloned();
         let (Some(conn), Some(session)) = (self.table.get_mut(id), self.name) else { return };
         let said = if conn.moved {
             conn.awaits = true;
+            let takeover = ticket.filter(|_| conn.phase() == Phase::Open).map(|ticket| {
+                let kept = conn.rest.as_ref().map_or(0, |rest| rest.resend.len() as u64);
+                Takeover { sent: conn.send_base + kept, sent_end: conn.finishing, ticket }
+            });
             let turn = self.turn.unwrap_or_default();
-            let message = Message::Reopen(reopening(session, turn, id, conn));
+            let message =
+                Message::Reopen(Reopen { takeover, ..reopening(session, turn, id, conn) });
             self.write_message(hop, id, &message)
         } else {
             self.write_open(hop, id)
@@ -518,5 +524,6 @@ fn reopening(session: SessionId, turn: u32, id: ConnId, conn: &Conn) -> Reopen {
         ended: conn.has_end(),
         asking,
         turn,
+        takeover: None,
     }
 }

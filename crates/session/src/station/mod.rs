@@ -28,6 +28,7 @@ mod kept;
 mod mobiles;
 mod revoke;
 mod take;
+mod take_over;
 #[cfg(test)]
 mod tests;
 mod wired;
@@ -35,13 +36,14 @@ mod world;
 
 pub use associations::{Associations, Name};
 pub use bridge::Bridge;
-pub use world::{Dumped, Ended, Farewell, Fate, Restored, SocketState, Wires};
+pub use world::{Dumped, Ended, Farewell, Fate, Reclaimed, Restored, SocketState, Wires};
 
 use anchor::Fars;
 use give::{Delayed, Leaving};
 use kept::Keeps;
 use mobiles::{Call, Mobiles};
 use take::Restoring;
+use take_over::TakingOver;
 
 /// How long a mobile that has greeted may take to have its association.
 const CALL_PATIENCE: Duration = Duration::from_secs(10);
@@ -73,6 +75,8 @@ enum Due<A, I> {
     Kept(SessionId),
     /// An association to the base with the wired halves.
     Far(I),
+    /// A mobile of a session that is taken over says what it has.
+    Orphans(SessionId),
 }
 
 /// Something that an operator wants to know of a session.
@@ -95,6 +99,13 @@ pub enum NoteKind<A> {
     Received(usize),
     /// It stands here, for that mobile.
     TakenOver(A),
+    /// The base that had it does not answer: so many connections go on from what the mobile has, and so many cannot.
+    Orphaned {
+        /// Those that go on.
+        taken: usize,
+        /// Those that cannot.
+        lost: usize,
+    },
     /// It does not come to that mobile, for that reason.
     NotReceived(A, Reason),
     /// The mobile left while it came: its connections are reset.
@@ -132,6 +143,10 @@ pub struct Counts {
     pub lost: u64,
     /// Requests that were refused.
     pub refused: u64,
+    /// Connections whose base was dead, and that went on here.
+    pub orphans_taken: u64,
+    /// Those that could not.
+    pub orphans_lost: u64,
 }
 
 /// A base's part in handoffs: `A` is what bases and mobiles are called, `I` names an association and
@@ -156,6 +171,8 @@ pub struct Station<A, T, I, S> {
     leaving: VecDeque<Leaving<A, S>>,
     /// Sessions that have come, and whose wired halves are being made.
     restoring: VecDeque<Restoring<A, I>>,
+    /// Sessions whose base is thought to be dead, and that go on from what their mobile has.
+    taking_over: BTreeMap<SessionId, TakingOver<A>>,
     /// When to look at what has a time limit. What has met it, or has another by now, stays as it is.
     due: Deadlines<Due<A, I>>,
     notes: VecDeque<Note<A>>,
@@ -183,6 +200,7 @@ where
             deferred: VecDeque::new(),
             leaving: VecDeque::new(),
             restoring: VecDeque::new(),
+            taking_over: BTreeMap::new(),
             due: Deadlines::new(),
             notes: VecDeque::new(),
             counts: Counts::default(),
@@ -506,6 +524,8 @@ where
                 Due::Wanted(mobile) => self.end_patience(world, now, mobile),
                 Due::Kept(session) => self.expire(world, now, session),
                 Due::Far(id) => self.expire_far(world, now, id),
+                // What is gathered of it is looked at with every step.
+                Due::Orphans(_) => {}
             }
         }
     }
@@ -522,6 +542,7 @@ where
         self.end_delays(world, now);
         let some = self.handle_events(world, now);
         self.answer_tentatively(world, now);
+        self.gather_orphans(world, now);
         some
     }
 
@@ -570,6 +591,9 @@ where
             BaseEvent::Over { session, mobile } => self.on_over(world, now, session, mobile),
             BaseEvent::Copy(session) => self.copy(world, now, session),
             BaseEvent::Rebuild { state, mobile } => self.take(world, now, state, mobile),
+            BaseEvent::TakeOver { session, mobile, attempt } => {
+                self.begin_take_over(now, session, mobile, attempt);
+            }
             BaseEvent::Resumed { session, mobile } => {
                 self.note(session, NoteKind::TakenOver(mobile));
                 self.resume_in_place(world, now, mobile);

@@ -1,13 +1,14 @@
 //! What a [`Station`](super::Station) asks of the base around it.
 
 use alloc::vec::Vec;
+use core::net::SocketAddr;
 
 use lasthop_units::{Bytes, Duration};
 use lasthop_wire::mhp::Target;
 
 use super::associations::{Associations, Name};
 use super::bridge::Bridge;
-use crate::{ConnId, SessionId};
+use crate::{ConnId, Orphan, SessionId};
 
 /// A base's associations and the wired halves of its mobiles' connections: kernel sockets, or the
 /// simulator's.
@@ -85,6 +86,20 @@ pub trait Wires<A, I, S>: Associations<Id = I> {
         mobile: A,
         images: Vec<Vec<u8>>,
     ) -> Option<Vec<Option<Self::Made>>>;
+
+    /// Finds out what another base that is dead had of these connections of a mobile's, by what it has made of them and by
+    /// what their fixed hosts say. Packets for the mobile come here from here on.
+    ///
+    /// What is known of each, in their order, and nothing of one that cannot go on; or `None` where that takes time: then
+    /// [`Station::handle_reclaimed`](super::Station::handle_reclaimed) is told.
+    fn reclaim(
+        &mut self,
+        _session: SessionId,
+        _mobile: A,
+        orphans: &[Orphan],
+    ) -> Option<Vec<Option<Reclaimed>>> {
+        Some(orphans.iter().map(|_| None).collect())
+    }
 
     /// A wired half that was made anew has its connection in the session of an association. That of a
     /// connection that has ended ends as it did.
@@ -177,6 +192,21 @@ pub struct Restored {
     pub read_done: bool,
     /// How the connection has ended since it came, if it has.
     pub ended: Option<Ended>,
+}
+
+/// A connection whose base was dead, as its fixed host has it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Reclaimed {
+    /// The surrogate's own end of the connection to the fixed host.
+    pub local: SocketAddr,
+    /// The fixed host.
+    pub remote: SocketAddr,
+    /// Bytes of the mobile's that the fixed host has.
+    pub up: u64,
+    /// It has the mobile's end, too.
+    pub up_end: bool,
+    /// The wired half as [`Wires::dump`] would have given it, with nothing in it.
+    pub image: Vec<u8>,
 }
 
 /// How a connection ended before it had its wired half.

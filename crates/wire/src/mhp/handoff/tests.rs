@@ -148,11 +148,15 @@ fn every_stream_message_comes_back() {
         ended: true,
         asking: None,
         turn: 3,
+        takeover: None,
     };
+    let ticket = Ticket::new(b"sealed").expect("short");
+    let takeover = Some(Takeover { sent: 70, sent_end: true, ticket });
     let asking = |source| Some(Asking { opening: Opening::Early, target: target(), source });
     let all = [
         mhp::Message::Reopen(Reopen { asking: asking(None), ended: false, ..reopen.clone() }),
         mhp::Message::Reopen(Reopen { asking: asking(bound), ..reopen.clone() }),
+        mhp::Message::Reopen(Reopen { takeover, ..reopen.clone() }),
         mhp::Message::Reopen(reopen),
         mhp::Message::Continue { from: 1 << 50 },
         mhp::Message::Reopened(Reopened {

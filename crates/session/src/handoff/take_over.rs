@@ -1,0 +1,197 @@
+//! A session goes on without the word of the base that had it: that one is dead, or cut off.
+//!
+//! Whoever takes a session over has it from then on. Should the base before still be there, it is asked for the session as in
+//! any handoff, as soon as it can be reached and for as long as an hour; what it gives is of no use any more, but with that it
+//! has given it away.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use lasthop_units::{Duration, Time};
+use lasthop_wire::mhp::handoff::{Message, Reason, SessionId, SessionState, Warrant};
+
+use super::base::{Base, BaseEvent};
+use super::entry::{Asked, Doubt, NUMBERS, Recipient, Role};
+use super::{Address, Authority};
+
+/// A base that may be dead is asked so often, and for so long.
+const FENCE_EVERY: Duration = Duration::from_secs(30);
+const FENCE_FOR: Duration = Duration::from_secs(3600);
+
+/// Bytes of a state that is of no use, in its only piece.
+const USELESS: u16 = 64;
+
+/// A base that may still use a session which was taken over from it.
+#[derive(Debug)]
+struct Fence<A> {
+    holder: A,
+    /// The handoff in which it was.
+    attempt: u32,
+    since: u32,
+    warrant: Option<Warrant>,
+    next: Time,
+    until: Time,
+}
+
+/// All of them.
+#[derive(Debug)]
+pub(super) struct Fences<A> {
+    all: BTreeMap<SessionId, Vec<Fence<A>>>,
+}
+
+impl<A> Default for Fences<A> {
+    fn default() -> Self {
+        Self { all: BTreeMap::new() }
+    }
+}
+
+impl<A: Address> Fences<A> {
+    /// When to ask again for that session.
+    pub(super) fn deadline(&self, session: SessionId) -> Option<Time> {
+        self.all.get(&session)?.iter().map(|fence| fence.next).min()
+    }
+
+    #[cfg(test)]
+    pub(super) fn first(&self) -> Option<Time> {
+        self.all.values().flatten().map(|fence| fence.next).min()
+    }
+
+    fn get_mut(&mut self, session: SessionId, holder: A) -> Option<&mut Fence<A>> {
+        self.all.get_mut(&session)?.iter_mut().find(|fence| fence.holder == holder)
+    }
+
+    /// In place of an earlier one of the same base; and of others', where there are `most` sessions with any.
+    fn insert(&mut self, session: SessionId, fence: Fence<A>, most: usize) {
+        self.remove(session, fence.holder);
+        if self.all.len() >= most && !self.all.contains_key(&session) {
+            self.all.pop_first();
+        }
+        self.all.entry(session).or_default().push(fence);
+    }
+
+    fn remove(&mut self, session: SessionId, holder: A) {
+        let Some(of) = self.all.get_mut(&session) else { return };
+        of.retain(|fence| fence.holder != holder);
+        if of.is_empty() {
+            self.all.remove(&session);
+        }
+    }
+}
+
+impl<A: Address, T: Authority<A>> Base<A, T> {
+    /// The base that has a session may be dead. Whether the session may be taken over then.
+    pub(super) fn doubt_holder(&mut self, session: SessionId, doubt: Doubt) -> bool {
+        if self.config.take_over.is_none() {
+            return false;
+        }
+        let attempt = self.attempt(session);
+        let Some(arriving) = self.arriving(session) else { return false };
+        let wanted = !matches!(arriving.wanted, Some(Recipient::Base { .. }));
+        if !wanted || arriving.attempt != attempt {
+            return false;
+        }
+        let known = core::mem::replace(&mut arriving.holder_is, doubt);
+        if known == Doubt::None {
+            let mobile = arriving.mobile;
+            self.events.push_back(BaseEvent::TakeOver { session, mobile, attempt });
+        }
+        true
+    }
+
+    /// In answer to [`TakeOver`](BaseEvent::TakeOver): this is what the mobile has of the session, which goes on here from it;
+    /// or there is nothing to go on from, and the other base is waited for as ever. False if neither is wanted any more:
+    /// that base has answered, or the mobile has gone on.
+    pub fn take_over(
+        &mut self,
+        now: Time,
+        session: SessionId,
+        attempt: u32,
+        state: Option<SessionState>,
+    ) -> bool {
+        let latest = self.attempt(session);
+        let Some(arriving) = self.arriving(session) else { return false };
+        let (doubt, holder, mobile) = (arriving.holder_is, arriving.holder, arriving.mobile);
+        let wanted = !matches!(arriving.wanted, Some(Recipient::Base { .. }));
+        if doubt == Doubt::None || !wanted || (arriving.attempt, latest) != (attempt, attempt) {
+            return false;
+        }
+        let Some(state) = state else {
+            if doubt == Doubt::Unreachable {
+                self.fail(now, session, Reason::Unreachable);
+                self.rearm(session);
+            }
+            return true;
+        };
+        let warrant = self.warrant(session, holder.addr);
+        let (since, until) = (holder.since, now + FENCE_FOR);
+        let fence = Fence { holder: holder.addr, attempt, since, warrant, next: now, until };
+        self.ahead.remove(session);
+        self.set(session, attempt, Role::Rebuilding(mobile));
+        if let Some(entry) = self.sessions.get_mut(&session) {
+            // Above whatever the other base may make of it in this handoff, below what it may in the next.
+            let least = attempt.saturating_mul(NUMBERS).max(since.saturating_add(1));
+            entry.number = least.saturating_add(NUMBERS / 2);
+        }
+        self.events.push_back(BaseEvent::Rebuild { state, mobile });
+        self.fences.insert(session, fence, self.config.sessions_max);
+        self.handle_fences_due(now, session);
+        self.rearm(session);
+        true
+    }
+
+    /// Asks bases for what was taken over from them.
+    pub(super) fn handle_fences_due(&mut self, now: Time, session: SessionId) {
+        let of = self.fences.all.get(&session).into_iter().flatten();
+        let due: Vec<A> = of.filter(|fence| fence.next <= now).map(|fence| fence.holder).collect();
+        for holder in due {
+            self.fence(now, session, holder);
+        }
+    }
+
+    fn fence(&mut self, now: Time, session: SessionId, holder: A) {
+        let Some(fence) = self.fences.get_mut(session, holder) else { return };
+        if fence.until <= now {
+            return self.fences.remove(session, holder);
+        }
+        fence.next = now + FENCE_EVERY;
+        let (attempt, since, warrant) = (fence.attempt, fence.since, fence.warrant.clone());
+        let limit = u64::MAX;
+        let message =
+            Message::Handover { limit, piece: USELESS, window: 1, since, copy: None, warrant };
+        self.send(holder, session, attempt, message);
+    }
+
+    /// That base can be reached again: what was taken over from it is asked for at once.
+    pub(super) fn fence_now(&mut self, now: Time, holder: A) {
+        let of = |fences: &[Fence<A>]| fences.iter().any(|fence| fence.holder == holder);
+        let sessions = self.fences.all.iter().filter(|(_, fences)| of(fences));
+        let sessions: Vec<SessionId> = sessions.map(|(session, _)| *session).collect();
+        for session in sessions {
+            self.fence(now, session, holder);
+            self.rearm(session);
+        }
+    }
+
+    /// Whether a message is the answer of a base from which a session was taken over.
+    pub(super) fn on_fenced(&mut self, now: Time, asked: Asked<A>, message: &Message<'_>) -> bool {
+        let Asked { by: holder, session, attempt } = asked;
+        let Some(fence) = self.fences.get_mut(session, holder) else { return false };
+        if fence.attempt != attempt {
+            return false;
+        }
+        match message {
+            Message::State { generation, .. } => {
+                let (generation, warrant) = (*generation, fence.warrant.clone());
+                self.send(holder, session, attempt, Message::Commit { generation, warrant });
+            }
+            Message::Superseded { .. } => self.fence(now, session, holder),
+            Message::Refuse(Reason::Busy) => {}
+            // It has given the session away, or does not have it.
+            Message::Committed { .. } | Message::Moved { .. } | Message::Refuse(_) => {
+                self.fences.remove(session, holder);
+            }
+            _ => return false,
+        }
+        true
+    }
+}
