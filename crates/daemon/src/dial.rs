@@ -10,6 +10,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
+use lasthop_hop::seal::PublicKey;
 use lasthop_kernel::leave::{Leave, another_port};
 use lasthop_kernel::reactor::{Interest, Reactor, Token};
 use lasthop_kernel::slab::Key;
@@ -19,6 +20,7 @@ use lasthop_migrate::{HeldFlow, Holding};
 use lasthop_session::{ConnId, Refusal};
 use lasthop_units::Time;
 
+use crate::base::FleetKeys;
 use crate::driver::{Core, Phase, Timer};
 use crate::hop::Hop;
 
@@ -67,6 +69,8 @@ struct Attempt {
 pub(crate) struct Holder {
     pub(crate) holding: Arc<Holding>,
     pub(crate) most: Duration,
+    /// The mobile is given tickets of its connections, made with these keys.
+    pub(crate) tickets: Option<(FleetKeys, PublicKey)>,
 }
 
 #[derive(Debug)]
@@ -100,7 +104,7 @@ pub(crate) enum Outcome {
     /// They go on; advance again at this time.
     Going(Time),
     /// One has connected; how its acknowledgements are held, if they are.
-    Connected(OwnedFd, Option<(HeldFlow, Duration)>),
+    Connected(OwnedFd, Option<(HeldFlow, Holder)>),
     /// All have failed.
     Refused(Refusal),
 }
@@ -269,7 +273,7 @@ impl Dial {
                 Ok(()) if !self.admits(to) => {}
                 Ok(()) => {
                     self.cancel(reactor);
-                    let held = held.zip(self.holder.as_ref().map(|holder| holder.most));
+                    let held = held.zip(self.holder.take());
                     return Outcome::Connected(fd, held);
                 }
                 Err(e) => self.fail(&e),
@@ -343,7 +347,7 @@ fn accept<H: Hop, W>(
     core: &mut Core<H, W>,
     key: Key,
     fd: OwnedFd,
-    held: Option<(HeldFlow, Duration)>,
+    held: Option<(HeldFlow, Holder)>,
 ) {
     tcp::tune_relayed(&fd);
     let bound = tcp::local_addr(&fd);
@@ -352,8 +356,8 @@ fn accept<H: Hop, W>(
         return refuse(core, key, Refusal::TooMany);
     };
     core.relay(key, |_| Some((socket, Vec::new())));
-    if let Some((flow, most)) = held {
-        core.hold(id, conn, flow, most);
+    if let Some((flow, holder)) = held {
+        core.hold(id, conn, flow, &holder);
     }
     if let Some((session, mut streams)) = core.session(id) {
         session.accept(&mut streams, conn, bound);

@@ -317,6 +317,11 @@ impl<R: Role> Driver<R> {
                     && let Some(connection) = self.core.connections.get_mut(key)
                 {
                     connection.reset = true;
+                    if let (ResetReason::AssociationLost, Phase::Relaying(relay)) =
+                        (reason, &mut connection.phase)
+                    {
+                        relay.leave();
+                    }
                 }
             }
             Event::Closed(conn) if self.is_bridged(id, conn) => self.handle_bridge_end(id, conn),

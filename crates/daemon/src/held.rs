@@ -23,6 +23,8 @@ pub(crate) struct Held {
     hold: Hold,
     flow: HeldFlow,
     control: Control,
+    /// Another base can take it over.
+    has_ticket: bool,
     /// When the fixed host answered.
     opened: Time,
     /// What the filter was told last.
@@ -34,7 +36,13 @@ pub(crate) struct Held {
 impl Held {
     /// Of a connection that stands and of which nothing was read, by a flow that was held before it was opened; bytes are held
     /// for `most` at most.
-    pub(crate) fn new(now: Time, mut flow: HeldFlow, most: Duration, socket: &Socket) -> Self {
+    pub(crate) fn new(
+        now: Time,
+        mut flow: HeldFlow,
+        most: Duration,
+        socket: &Socket,
+        has_ticket: bool,
+    ) -> Self {
         let mut control = HeldFlow::CONTROL;
         if let Ok(info) = sockopt::info(socket.fd.as_fd()) {
             control.window_scale = Some(if info.window_scaling { info.rcv_wscale } else { 0 });
@@ -42,7 +50,8 @@ impl Held {
         }
         flow.set_control(control);
         let opened = now;
-        Self { hold: Hold::new(now, most), flow, control, opened, told: 0, armed: None }
+        let hold = Hold::new(now, most);
+        Self { hold, flow, control, has_ticket, opened, told: 0, armed: None }
     }
 
     /// The relay has read up to this offset, the fixed host's end as one byte more.
@@ -86,6 +95,18 @@ impl Held {
     pub(crate) fn let_end(&mut self) {
         self.control.may_end = true;
         self.flow.set_control(self.control);
+    }
+
+    /// Its mobile is not here any more. Where another base can take it over nothing of it leaves from here on, since one may
+    /// have.
+    pub(crate) fn leave(&mut self) {
+        self.control.mute = self.has_ticket;
+        self.flow.set_control(self.control);
+    }
+
+    /// Nothing of it leaves.
+    pub(crate) fn is_mute(&self) -> bool {
+        self.control.mute
     }
 
     /// Everything has come to the mobile: what the kernel says of the connection's end is right.

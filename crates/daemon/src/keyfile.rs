@@ -10,7 +10,7 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use lasthop_hop::seal::{Allowed, KeyError, Keypair, PresharedKey, PublicKey, SecretKey};
+use lasthop_hop::seal::{Allowed, KeyError, Keypair, PresharedKey, PublicKey, SecretKey, TicketKey};
 use lasthop_units::Seed;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
@@ -140,6 +140,15 @@ pub fn generate_psk() -> io::Result<PresharedKey> {
 /// The file cannot be read, is open to others than its owner, or does not hold one key.
 pub fn load(path: &Path) -> Result<Keypair, KeyFileError> {
     read::<SecretKey>(path).map(Keypair::from)
+}
+
+/// Reads the keys of a fleet, each from its file.
+///
+/// # Errors
+///
+/// As [`load`], of the first file that cannot be used.
+pub fn load_tickets(files: &[PathBuf]) -> Result<Vec<TicketKey>, KeyFileError> {
+    files.iter().map(|path| read(path).map(|secret| TicketKey::new(&secret))).collect()
 }
 
 /// What one end shares with others beside their key pairs, by their public keys.

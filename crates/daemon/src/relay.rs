@@ -83,10 +83,21 @@ impl Relay {
     pub(crate) fn close(self, now: Time, reactor: &mut Reactor<Source>, reset: bool) {
         // What is held lets no end of a connection pass.
         match self.held {
+            Some(held) if held.is_mute() => {
+                self.socket.close(reactor, true);
+                return drop(held);
+            }
             Some(held) if !reset => held.release(now),
             held => drop(held),
         }
         self.socket.close(reactor, reset);
+    }
+
+    /// Its mobile is not here any more, and may be at another base.
+    pub(crate) fn leave(&mut self) {
+        if let Some(held) = &mut self.held {
+            held.leave();
+        }
     }
 
     /// The session's peer has ended its direction, and the socket knows.

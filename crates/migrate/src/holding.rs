@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use lasthop_session::acknowledge::{Control, Seen, Told};
@@ -10,6 +10,7 @@ use lasthop_session::acknowledge::{Control, Seen, Told};
 use super::Flow;
 use super::ack_filter::{Acknowledgement, Injector, Slots};
 use super::error::MigrateError;
+use super::ticket::Ticket;
 
 /// The window that ends a handshake, bytes: less than any kernel has offered with the first segment.
 const OFFERED: u32 = 32 * 1024;
@@ -82,6 +83,19 @@ impl HeldFlow {
     /// What was seen of it so far.
     pub fn seen(&self) -> Seen {
         self.holding.slots.get(self.slot).unwrap_or_default().seen
+    }
+
+    /// What another base needs to go on with the connection of this socket, which stands, and of which nothing was written.
+    ///
+    /// # Errors
+    ///
+    /// The kernel does not say what its ends agreed on, or has not acknowledged the fixed host's opening yet.
+    pub fn ticket(&self, fd: impl AsFd) -> Result<Ticket, MigrateError> {
+        let Seen { known, base, next_seq, next_value, .. } = self.seen();
+        if !known.base || !known.kernel {
+            return Err(MigrateError::NotYet);
+        }
+        Ticket::of(fd.as_fd(), self.flow, next_seq, base, next_value)
     }
 
     /// It stands, with timestamps or without, and its window is shifted by so much.

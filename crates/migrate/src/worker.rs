@@ -143,6 +143,22 @@ impl<D: Send + 'static> Handle<D> {
         self.shared.asked.ring();
     }
 
+    /// Has something done that takes long and needs no helper, by a thread of its own called `name`. What it gives is
+    /// [told](Worker::poll).
+    ///
+    /// # Errors
+    ///
+    /// The kernel has no thread left.
+    pub fn run_beside(
+        &self,
+        name: &str,
+        job: impl FnOnce() -> D + Send + 'static,
+    ) -> io::Result<()> {
+        let answers = self.answers.clone();
+        let work = move || answers.send(job());
+        thread::Builder::new().name(name.into()).spawn(work).map(drop)
+    }
+
     /// Has something done and waits for it: for a start, when nothing else is to be done yet.
     ///
     /// # Errors

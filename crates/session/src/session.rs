@@ -27,7 +27,6 @@ mod surrogate;
 #[cfg(test)]
 mod tests;
 
-pub use orphans::{Orphan, Orphans};
 pub use port::left_over;
 
 /// What a session is allowed.

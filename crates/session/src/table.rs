@@ -166,6 +166,16 @@ impl Table {
         }
     }
 
+    #[cfg(test)]
+    pub(crate) fn remove_ticket(&mut self, id: ConnId) {
+        self.tickets.remove(&id);
+    }
+
+    /// What bases have made is of no use any more.
+    pub(crate) fn clear_tickets(&mut self) {
+        self.tickets.clear();
+    }
+
     pub(crate) fn ticket(&self, id: ConnId) -> Option<&Ticket> {
         self.tickets.get(&id)
     }

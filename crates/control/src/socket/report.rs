@@ -225,6 +225,12 @@ reports! {
         pub anchored: u64,
         /// Connections that came with their wired half.
         pub migrated: u64,
+        /// Connections that were taken over from a base that was dead.
+        #[serde(default)]
+        pub orphans_taken: u64,
+        /// Those of dead bases that could not go on.
+        #[serde(default)]
+        pub orphans_lost: u64,
     }
 
     /// A mobile's handoff.

@@ -13,10 +13,11 @@ use lasthop_kernel::reactor::{Interest, Reactor};
 use lasthop_kernel::slab::Key;
 use lasthop_kernel::tcp;
 use lasthop_kernel::turn::Source;
-use lasthop_migrate::{Admin, Dumped, Failed, Flow, HeldFlow, Holding, MigrateError, Worker};
+use lasthop_migrate::{Admin, Claimed, Dumped, Failed, Flow, HeldFlow, Holding, MigrateError, Worker};
 use lasthop_session::{Refusal, SessionId};
 use lasthop_units::gather;
 
+use super::fleet::FleetKeys;
 use super::source_addresses::SourceAddresses;
 use super::{BaseConfig, MobileEntry, Mode};
 use crate::dial::{Exit, Exited, Holder};
@@ -34,6 +35,8 @@ pub(super) enum Done {
     Dumped(SessionId, Vec<Result<Dumped, Box<Failed>>>),
     /// Connections of a session that were put into it.
     Restored(SessionId, Vec<Result<OwnedFd, String>>),
+    /// What fixed hosts say of connections of a session whose base is dead.
+    Claimed(SessionId, Vec<Option<Claimed>>),
 }
 
 /// Sockets that may be asked for at once; what is beyond leaves from the base's own address.
@@ -105,7 +108,7 @@ impl Exits {
     /// # Errors
     ///
     /// The helper that the configuration names is not there.
-    pub(super) fn open(config: &BaseConfig) -> Result<Self, RunError> {
+    pub(super) fn open(config: &BaseConfig, fleet: Option<&FleetKeys>) -> Result<Self, RunError> {
         let sources = config.mobiles.iter().map(|mobile| {
             (mobile.key.0, SourceAddresses::new(mobile.address.clone(), mobile.network.clone()))
         });
@@ -155,8 +158,9 @@ impl Exits {
             let holding = admin.slots().and_then(Holding::new);
             let holding = Arc::new(holding.map_err(|e| RunError::Misfit(e.to_string()))?);
             holders = gather(held.into_iter().map(|mobile| {
-                let (holding, most) = (Arc::clone(&holding), mobile.hold().0);
-                (mobile.key.0, Holder { holding, most })
+                let (holding, most, key) = (Arc::clone(&holding), mobile.hold().0, mobile.key.0);
+                let tickets = fleet.map(|keys| (keys.clone(), key));
+                (key, Holder { holding, most, tickets })
             }));
         }
         let worker = Worker::start(admin).map_err(|e| RunError::Misfit(e.to_string()))?;

@@ -4,6 +4,7 @@ mod admitted;
 mod config;
 mod datagram_names;
 mod exits;
+mod fleet;
 mod handoff;
 mod memory;
 mod openings;
@@ -23,6 +24,7 @@ mod udp_sockets;
 mod workers;
 
 pub use config::allow::{AllowEntry, AllowTable};
+pub(crate) use fleet::FleetKeys;
 pub use config::handoff::{
     Acknowledge, Fallback, HandoffConfig, HandoffFile, MobileEntry, Mode, PeerFile,
 };
@@ -200,8 +202,9 @@ fn means(config: &BaseConfig, workers: usize) -> Result<Vec<Means>, RunError> {
     if let Some(settings) = handoff {
         Migration::check(settings, &config.mobiles)?;
     }
-    let mut first = Exits::open(config)?;
-    let migration = handoff.and_then(|of| Migration::start(of, config, first.helper()));
+    let fleet = FleetKeys::load(handoff.map_or(&[], |of| of.fleet_keys.as_slice()))?;
+    let mut first = Exits::open(config, fleet.as_ref())?;
+    let migration = handoff.and_then(|of| Migration::start(of, config, first.helper(), fleet));
     if handoff.is_some_and(|of| Migration::is_missing(of, migration.as_ref())) {
         first.disable();
     }

@@ -293,7 +293,10 @@ impl Role for BaseRole {
                 (Done::Restored(session, outcomes), Some(handoffs)) => {
                     handoffs.handle_restored(core, session, outcomes);
                 }
-                (Done::Dumped(..) | Done::Restored(..), None) => {}
+                (Done::Claimed(session, claimed), Some(handoffs)) => {
+                    handoffs.handle_claimed(core, session, claimed);
+                }
+                (Done::Dumped(..) | Done::Restored(..) | Done::Claimed(..), None) => {}
             }
         }
     }

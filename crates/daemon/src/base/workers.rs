@@ -373,13 +373,16 @@ fn join(into: &mut Report, from: Report) {
         join_refused(&mut into.refused, from.refused);
     }
     if let (Some(into), Some(from)) = (&mut into.handoffs, from.handoffs) {
-        let Handoffs { here, given, anchored, migrated, lost, refused } = from;
+        let Handoffs { here, given, anchored, migrated, lost, refused, orphans_taken, orphans_lost } =
+            from;
         into.here += here;
         into.given += given;
         into.anchored += anchored;
         into.migrated += migrated;
         into.lost += lost;
         into.refused += refused;
+        into.orphans_taken += orphans_taken;
+        into.orphans_lost += orphans_lost;
     }
     // Each worker has an association of its own to each other base.
     for (into, from) in into.peers.iter_mut().zip(from.peers) {

@@ -20,6 +20,7 @@ use lasthop_session::station::{Associations, Bridge};
 use lasthop_session::{ConnId, ResetReason, Session};
 use lasthop_units::{Deadlines, Duration, Time, Timers};
 
+use crate::dial::Holder;
 use crate::held::Held;
 use crate::hop::{AnyStreams, Hop};
 use crate::relay::Relay;
@@ -463,16 +464,26 @@ impl<H: Hop, W> Core<H, W> {
         }
     }
 
-    /// Holds the acknowledgements of a connection that stands, and of which nothing was read, for `most` at most.
-    pub(crate) fn hold(&mut self, id: H::Id, conn: ConnId, flow: HeldFlow, most: Duration) {
+    /// Holds the acknowledgements of a connection that stands, and of which nothing was read nor written.
+    pub(crate) fn hold(&mut self, id: H::Id, conn: ConnId, flow: HeldFlow, holder: &Holder) {
         let connection = self.find(id, conn).and_then(|key| self.connections.get_mut(key));
         let Some(Phase::Relaying(relay)) = connection.map(|connection| &mut connection.phase)
         else {
             return;
         };
-        relay.held = Some(Box::new(Held::new(self.now, flow, most, &relay.socket)));
+        let ticket = holder.tickets.as_ref().and_then(|(keys, mobile)| {
+            let ticket = flow.ticket(&relay.socket.fd);
+            let ticket = ticket.inspect_err(|error| tracing::warn!(%error, "no ticket is made"));
+            keys.seal(mobile, conn, &ticket.ok()?)
+        });
+        let (now, most) = (self.now, holder.most);
+        relay.held = Some(Box::new(Held::new(now, flow, most, &relay.socket, ticket.is_some())));
         if let Some((session, mut streams)) = self.session(id) {
             session.report_acknowledged(&mut streams, conn);
+            let said = ticket.map(|ticket| session.send_message(now, &mut streams, &ticket));
+            if let Some(Err(error)) = said {
+                tracing::debug!(%error, "a mobile is given no ticket");
+            }
         }
     }
 

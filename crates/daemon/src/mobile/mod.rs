@@ -46,8 +46,9 @@ use lasthop_kernel::slab::Key;
 use lasthop_kernel::stop::Stop;
 use lasthop_kernel::tcp;
 use lasthop_kernel::turn::Source;
-use lasthop_session::{Event, Reach, Refusal, Session, SessionId, Target};
+use lasthop_session::{ConnId, Event, Reach, Refusal, Session, SessionId, Target};
 use lasthop_units::{Seed, Time};
+use lasthop_wire::mhp::handoff::TicketMessage;
 use lasthop_wire::mhp::transit::TransitMessage;
 
 use self::application::{Application, OpenRequest};
@@ -486,6 +487,12 @@ impl Role for MobileRole {
         }
         if let Some(answer) = TransitMessage::decode(message) {
             return self.handle_transit(part, answer);
+        }
+        if let Some(TicketMessage { connection, ticket }) = TicketMessage::decode(message) {
+            if let Some((session, _)) = core.session(part).filter(|_| part == self.at) {
+                session.keep_ticket(ConnId(connection), ticket);
+            }
+            return;
         }
         self.handle_handoff_message(core, part, message);
     }

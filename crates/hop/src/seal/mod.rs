@@ -44,6 +44,7 @@ mod handshake;
 mod keys;
 mod noise;
 mod path_secrets;
+mod ticket;
 mod window;
 
 pub use aead::{Cipher, Forged, OpeningKey, SealError, SealingKey};
@@ -55,6 +56,7 @@ pub use keys::{Allowed, KeyError, Keypair, PresharedKey, PublicKey, SecretKey};
 pub use lasthop_wire::datagram::{Hello, Limits};
 pub use lasthop_wire::mhp::handoff::Grant;
 pub use path_secrets::PathSecrets;
+pub use ticket::TicketKey;
 pub use window::ReplayWindow;
 
 #[cfg(test)]

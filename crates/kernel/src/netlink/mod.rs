@@ -35,7 +35,7 @@ pub use self::monitor::Monitor;
 pub use self::netfilter::{
     Field, Held, PacketQueue, SetChange, Sets, Verdict, add_queue_target, key,
 };
-pub use self::owner::{Ends, Owners};
+pub use self::owner::{Destroyer, Ends, Owners};
 pub use self::picture::{DefaultRoute, NetworkEvent};
 pub use self::requests::Rtnetlink;
 pub use self::route::{MAIN, Route, RouteKind};

@@ -1,15 +1,16 @@
-//! The inode of a socket, by the addresses of its connection.
+//! A socket that is found by the addresses of its connection: its inode, and its end.
 
 use std::net::{IpAddr, SocketAddr};
 
 use netlink_sys::protocols::NETLINK_SOCK_DIAG;
 
 use super::channel::Channel;
-use super::family;
 use super::message::Message;
+use super::{NetlinkError, family};
 
 // linux/sock_diag.h
 const BY_FAMILY: u16 = 20;
+const DESTROY: u16 = 21;
 /// Every state that a socket can be in (net/tcp_states.h).
 const STATES: u32 = 0xffe;
 
@@ -50,7 +51,7 @@ impl Owners {
     /// The inode of the program's own socket; `None` if the program is not on this host, or is gone.
     pub fn inode(&mut self, ends: Ends) -> Option<u64> {
         let what = || "find whose a connection is".to_owned();
-        let found = self.0.as_mut()?.query(question(ends), &what).ok()?;
+        let found = self.0.as_mut()?.query(question(BY_FAMILY, ends), &what).ok()?;
         let (port, inode) = parse_socket(&found)?;
         // Where there is no connection the kernel names who listens. A socket of UDP has one seldom.
         let is_meant = port == ends.server.port() || (ends.udp && port == 0);
@@ -58,7 +59,35 @@ impl Owners {
     }
 }
 
-fn question(Ends { client, server, udp }: Ends) -> Message {
+/// Ends sockets of TCP, whoever has them, also those that nobody has any more and that the kernel is still closing.
+pub struct Destroyer(Channel);
+
+impl Destroyer {
+    /// One for the calling thread's network namespace.
+    ///
+    /// # Errors
+    ///
+    /// There is no netlink socket to be had.
+    pub fn open() -> Result<Self, NetlinkError> {
+        Channel::open(NETLINK_SOCK_DIAG).map(Self)
+    }
+
+    /// Ends the socket of that connection as a reset by its owner would; false if there is none.
+    ///
+    /// # Errors
+    ///
+    /// No permission (CAP_NET_ADMIN), or a kernel without CONFIG_INET_DIAG_DESTROY.
+    pub fn destroy(&mut self, ends: Ends) -> Result<bool, NetlinkError> {
+        let what = || format!("end the connection from {} to {}", ends.client, ends.server);
+        match self.0.order(question(DESTROY, ends), 0, &what) {
+            Ok(()) => Ok(true),
+            Err(error) if error.is_absent() => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn question(kind: u16, Ends { client, server, udp }: Ends) -> Message {
     let plain = |addr: SocketAddr| addr.ip().to_canonical();
     let address = |addr: SocketAddr| {
         let mut words = [0; 16];
@@ -85,7 +114,7 @@ fn question(Ends { client, server, udp }: Ends) -> Message {
         &[0; 4],
         &NO_COOKIE,
     ];
-    Message::new(BY_FAMILY, &fields.concat())
+    Message::new(kind, &fields.concat())
 }
 
 /// The peer's port and the inode, of struct inet_diag_msg: family, state, timer, retransmissions, the
@@ -143,6 +172,23 @@ mod tests {
             let free = SocketAddr::new(server.ip(), 1);
             assert_eq!(Owners::new().inode(Ends { udp: true, client: free, server }), None);
         }
+    }
+
+    #[test]
+    fn a_socket_is_ended_by_its_addresses_and_then_there_is_none() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let server = listener.local_addr().unwrap();
+        let stream = TcpStream::connect(server).unwrap();
+        let ends = Ends::tcp(stream.local_addr().unwrap(), server);
+        let mut destroyer = Destroyer::open().unwrap();
+        match destroyer.destroy(ends) {
+            Err(error) => return println!("skipped: {error}"),
+            Ok(ended) => assert!(ended),
+        }
+        let error = std::io::Read::read(&mut &stream, &mut [0]).unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::ConnectionAborted);
+        drop(stream);
+        assert!(!destroyer.destroy(ends).unwrap());
     }
 
     #[test]

@@ -177,6 +177,11 @@ impl AckFilter {
         Ok(true)
     }
 
+    /// The connections that are held, each with its slot.
+    pub fn held(&self) -> impl Iterator<Item = (Flow, u32)> {
+        self.held.iter().map(|(flow, slot)| (*flow, *slot))
+    }
+
     /// The slots of all connections, also to be handed to the base as a descriptor.
     pub fn slots(&self) -> &Slots {
         &self.slots

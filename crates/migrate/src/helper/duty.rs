@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lasthop_kernel::foreign::{allow_foreign, socket_at};
 use lasthop_kernel::insist::insist;
@@ -20,7 +20,7 @@ use super::super::message::{Answer, Request, SocketRequest};
 use super::super::{Flow, Route, is_unicast};
 use super::announce::Announcements;
 use super::freeze::{self, Freezer};
-use super::held::HeldFlows;
+use super::held::{HeldFlows, Mourned};
 use super::ways::Ways;
 
 /// What stands in the kernel for one client.
@@ -45,6 +45,7 @@ pub(super) struct Duty {
     guard: Option<Interception>,
     guarded: Vec<Network>,
     exceptions: Exceptions,
+    mourned: Vec<Mourned>,
 }
 
 /// An answer, and sockets that go with it.
@@ -66,6 +67,7 @@ impl Duty {
             guard: None,
             guarded: Vec::new(),
             exceptions: Exceptions::default(),
+            mourned: Vec::new(),
         }
     }
 
@@ -115,6 +117,9 @@ impl Duty {
 
     /// Removes what stands for a client.
     pub(super) fn clean(&mut self, holdings: Holdings) {
+        if !holdings.said_goodbye {
+            self.mourned.extend(Mourned::of(holdings.held));
+        }
         let flows: Vec<Flow> = holdings.frozen.into_iter().collect();
         let mut outcomes = vec![insist(|| self.freezer.thaw(&flows))];
         for (address, interface) in holdings.announced {
@@ -137,14 +142,22 @@ impl Duty {
         }
     }
 
-    /// When an announcement is to be made again.
-    pub(super) fn next_announcement(&self) -> Option<Duration> {
-        self.announcements.next()
+    /// How long until [`handle_timeout`](Self::handle_timeout) has something to do.
+    pub(super) fn next_timeout(&self) -> Option<Duration> {
+        let mourned = self.mourned.iter().map(Mourned::next).min();
+        let mourned = mourned.map(|next| next.saturating_duration_since(Instant::now()));
+        self.announcements.next().into_iter().chain(mourned).min()
     }
 
-    /// Makes announcements that are due.
-    pub(super) fn announce_again(&mut self) {
+    /// Makes announcements that are due, and ends sockets of clients that are gone.
+    pub(super) fn handle_timeout(&mut self) {
         self.announcements.handle_timeout();
+        self.mourned.retain_mut(|mourned| !mourned.handle_timeout());
+    }
+
+    /// Sockets of clients that are gone have not ended yet.
+    pub(super) fn mourns(&self) -> bool {
+        !self.mourned.is_empty()
     }
 
     fn permit(&self, address: IpAddr) -> Result<(), String> {

@@ -173,14 +173,14 @@ impl Helper {
     }
 
     fn run(&mut self, listener: Option<&OwnedFd>, stop: &Stop) -> Result<(), HelperError> {
-        while listener.is_some() || !self.clients.is_empty() {
+        while listener.is_some() || !self.clients.is_empty() || self.duty.mourns() {
             self.accept_at.take_if(|at| *at <= self.clock.now());
             let accepting = listener.filter(|_| self.accept_at.is_none());
             let ready = self.wait(accepting, stop)?;
             if ready.stop && stop.take() > 0 {
                 break;
             }
-            self.duty.announce_again();
+            self.duty.handle_timeout();
             // From the back, so that one that goes does not move those still to come.
             for i in ready.clients.into_iter().rev() {
                 if !self.serve(i) {
@@ -207,7 +207,7 @@ impl Helper {
         let mut polled: Vec<PollFd<'_>> =
             fds.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
         let rest = self.accept_at.map(|at| at.since(self.clock.now()));
-        let next = self.duty.next_announcement().into_iter().chain(rest).min();
+        let next = self.duty.next_timeout().into_iter().chain(rest).min();
         let timeout = next.and_then(|d| Timespec::try_from(d).ok());
         match rustix::event::poll(&mut polled, timeout.as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}

@@ -4,7 +4,7 @@ use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
 use lasthop_units::{Deadlines, Duration, Time};
-use lasthop_wire::mhp::handoff::{Datagram, Message, Reason, SessionId, SessionState};
+use lasthop_wire::mhp::handoff::{Datagram, Message, Orphan, Reason, SessionId, SessionState};
 
 use super::copies::Ahead;
 use super::entry::{Asked, Doubt, Entry, Holder, Recipient, Role};
@@ -34,8 +34,8 @@ pub enum BaseEvent<A> {
         /// Whose it is from here on.
         mobile: A,
     },
-    /// The base that has the session is silent, or cannot be reached, and may be dead: the session may go on from what its
-    /// mobile has. Gather that and call [`Base::take_over`].
+    /// The base that has the session is silent, or cannot be reached, and may be dead, and this is what its mobile has of it:
+    /// make a state of that, and call [`Base::take_over`].
     TakeOver {
         /// Which.
         session: SessionId,
@@ -43,6 +43,10 @@ pub enum BaseEvent<A> {
         mobile: A,
         /// In which of its handoffs.
         attempt: u32,
+        /// All connections.
+        orphans: Vec<Orphan>,
+        /// The other base cannot be reached, or is silent for so long that what cannot go on without it is lost.
+        certain: bool,
     },
     /// The session stands here and the mobile is being notified (MHP-18).
     Resumed {
@@ -186,6 +190,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
                 self.on_greet(now, asked, holder, &grants);
             }
             Message::Here { since } => self.on_here(asked, since),
+            Message::Orphans { last, orphans } => self.on_orphans(now, asked, last != 0, orphans),
             Message::Handover { limit, piece, window, since, copy, warrant } => {
                 match self.warranted(asked, warrant.as_ref()) {
                     Ok(mobile) => {
@@ -225,7 +230,11 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
                 self.on_moved(now, session, to);
             }
             Message::Refuse(reason) if self.is_fetched(session, attempt, from) => {
-                self.fail(now, session, reason);
+                // One that was started anew knows nothing of it.
+                let forgotten = reason == Reason::Unknown;
+                if !forgotten || !self.doubt_holder(now, session, Doubt::Unreachable) {
+                    self.fail(now, session, reason);
+                }
             }
             _ => {}
         }
@@ -427,8 +436,9 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
                     self.request_missing(session);
                 }
                 if self.config.take_over.is_some_and(|patience| silent + patience <= now) {
-                    self.doubt_holder(session, Doubt::Silent);
+                    self.doubt_holder(now, session, Doubt::Silent);
                 }
+                self.ask_mobile(now, session);
             }
             Role::Leaving(leaving) if leaving.last_message + self.config.hold <= now => {
                 let state = leaving.state.take();

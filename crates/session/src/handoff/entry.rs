@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use lasthop_units::Time;
-use lasthop_wire::mhp::handoff::{CopyName, Grant, Reason, SessionId, SessionState};
+use lasthop_wire::mhp::handoff::{CopyName, Grant, Orphan, Reason, SessionId, SessionState};
 
 use super::pull::Pull;
 use super::{Config, Retry};
@@ -94,6 +94,18 @@ pub(super) struct Arriving<A> {
     pub(super) turned: Option<u32>,
     /// Whether the base that is queried is thought to be dead.
     pub(super) holder_is: Doubt,
+    /// When the mobile is asked, and again, whether the session is to go on without that base.
+    pub(super) ask_mobile: Option<Time>,
+    /// What it has said so far.
+    pub(super) orphans: Vec<Orphan>,
+}
+
+impl<A> Arriving<A> {
+    /// The base that is queried lives.
+    pub(super) fn trust_holder(&mut self) {
+        (self.holder_is, self.ask_mobile) = (Doubt::None, None);
+        self.orphans = Vec::new();
+    }
 }
 
 /// What is thought of a base that is queried, until it says something.
@@ -293,7 +305,8 @@ impl<A> Entry<A> {
             Role::Arriving(arriving) => {
                 let doubts = config.take_over.filter(|_| arriving.holder_is == Doubt::None);
                 let patience = doubts.map_or(config.give_up, |doubts| doubts.min(config.give_up));
-                Some(arriving.retry.next.min(arriving.last_message + patience))
+                let next = arriving.retry.next.min(arriving.last_message + patience);
+                Some(arriving.ask_mobile.map_or(next, |at| next.min(at)))
             }
             Role::Leaving(leaving) => Some(leaving.last_message + config.hold),
             Role::Given { until, .. } | Role::Failed { until, .. } => Some(*until),

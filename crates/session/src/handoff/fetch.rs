@@ -1,5 +1,7 @@
 //! The new base's part: a session is requested, fetched and rebuilt.
 
+use alloc::vec::Vec;
+
 use lasthop_units::Time;
 use lasthop_wire::mhp::handoff::{
     BaseName, Grant, Message, Reason, SessionId, SessionState, StateError,
@@ -92,6 +94,9 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
                 entry.attempt = attempt;
                 leaving.wanted = Recipient::Mobile(mobile);
                 leaving.last_message = now;
+                // Another base may have taken it over in the handoff before.
+                leaving.generation = leaving.generation.max(attempt.saturating_mul(NUMBERS));
+                entry.number = leaving.generation;
                 self.serve(now, session);
             }
             // The state may be ours already, if only we knew: that is queried first.
@@ -136,9 +141,13 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
         if !room || !self.has_place(session, Some(mobile)) {
             return self.deny(asked, Denied::For(Reason::Busy));
         }
-        if holder.addr == self.addr {
+        let own = holder.addr == self.addr;
+        if own && self.config.take_over.is_none() {
             return self.freeze(now, session, attempt, Recipient::Mobile(mobile), holder.since);
         }
+        // It was to go on here, and the mobile's word for that never came.
+        let known = self.sessions.get(&session).and_then(|entry| entry.role.holder());
+        let holder = known.filter(|known| own && known.addr != self.addr).unwrap_or(holder);
         let arriving = Arriving {
             mobile,
             attempt,
@@ -149,10 +158,15 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
             wanted: None,
             turned: None,
             holder_is: Doubt::None,
+            ask_mobile: None,
+            orphans: Vec::new(),
         };
         self.set(session, attempt, Role::Arriving(arriving));
         self.store_grants(asked, grants);
-        self.restart(now, session);
+        match holder.addr == self.addr {
+            true => drop(self.doubt_holder(now, session, Doubt::Unreachable)),
+            false => self.restart(now, session),
+        }
     }
 
     /// Asks at once, as if for the first time.
@@ -160,7 +174,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
         let config = self.config;
         if let Some(arriving) = self.arriving(session) {
             arriving.last_message = now;
-            arriving.holder_is = Doubt::None;
+            arriving.trust_holder();
             arriving.retry = Retry::after_progress(now, &config);
             self.request_missing(session);
         }
@@ -179,6 +193,10 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
         let (piece, limit) = (self.config.piece(), state_max.get());
         let Some(entry) = self.sessions.get(&session) else { return };
         let Role::Arriving(arriving) = &entry.role else { return };
+        if arriving.holder.addr == self.addr {
+            // Only the mobile has it.
+            return;
+        }
         let message = match &arriving.stage {
             ArrivingStage::Asking => {
                 let Holder { addr, since } = arriving.holder;
@@ -247,12 +265,13 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
         if *of != generation || pull.total() as u64 != total || !pull.add(offset, bytes) {
             return;
         }
+        let (complete, next_run) = (pull.is_complete(), pull.next_run());
         arriving.last_message = now;
-        arriving.holder_is = Doubt::None;
+        arriving.trust_holder();
         arriving.retry = Retry::after_progress(now, &config);
-        if pull.is_complete() {
+        if complete {
             self.complete(now, session);
-        } else if let Some(run) = pull.next_run() {
+        } else if let Some(run) = next_run {
             let (holder, attempt) = (arriving.holder.addr, arriving.attempt);
             let pieces = [run].to_vec();
             let message = Message::Pull { piece: config.piece(), pieces };

@@ -24,8 +24,12 @@ enum Speaker {
 
 fn speaker(message: &Message<'_>) -> Speaker {
     match message {
-        Message::Greet { .. } | Message::Expect { .. } | Message::Here { .. } => Speaker::Mobile,
+        Message::Greet { .. }
+        | Message::Expect { .. }
+        | Message::Here { .. }
+        | Message::Orphans { .. } => Speaker::Mobile,
         Message::Resume { .. }
+        | Message::TakeOver
         | Message::Expected { .. }
         | Message::Attach { .. }
         | Message::Attached => Speaker::Elsewhere,
@@ -237,7 +241,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
     /// it fails at once (MHP-21), or is taken over.
     pub fn unreachable(&mut self, now: Time, holder: A) {
         for session in self.awaited_from(holder) {
-            if !self.doubt_holder(session, Doubt::Unreachable) {
+            if !self.doubt_holder(now, session, Doubt::Unreachable) {
                 self.fail(now, session, Reason::Unreachable);
             }
             self.rearm(session);

@@ -4,9 +4,12 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use lasthop_units::{Duration, Time};
-use lasthop_wire::mhp::handoff::{BaseName, Datagram, Message, Reason, SessionId};
+use lasthop_wire::mhp::handoff::{
+    BaseName, Datagram, Message, ORPHANS_MAX, Orphan, Reason, SessionId,
+};
 use thiserror::Error;
 
+use super::take_over::taken_over_in;
 use super::{Address, Config, Grant, Granter, Open, Retry};
 
 /// Why a session is broken.
@@ -53,6 +56,9 @@ pub enum MobileEvent<A> {
         /// Why.
         reason: Reason,
     },
+    /// The base before is silent, and the session may go on at the new one from what is here:
+    /// [`Session::orphans`](crate::Session::orphans) says it, and [`Mobile::tell_orphans`] tells.
+    TakeOver,
     /// The session is lost; reset its connections.
     Broken(Broken),
 }
@@ -76,6 +82,10 @@ struct Pending<A> {
     grants: Vec<(BaseName, Grant)>,
     /// The new base's last word against it.
     refused: Option<Reason>,
+    /// What is yet to be told of connections whose base is dead.
+    orphans: VecDeque<Orphan>,
+    /// It is being told.
+    tells_orphans: bool,
 }
 
 /// The mobile's end of handoffs (MHP-15).
@@ -160,7 +170,10 @@ impl<A: Address, G: Granter<A>> Mobile<A, G> {
         let retry = Retry::now(now, &self.config);
         let grants = self.granter.grants(self.session, self.attempt, base);
         let grants = grants.into_iter().map(|(holder, grant)| (holder.to_name(), grant)).collect();
-        self.pending = Some(Pending { to: base, started: now, retry, grants, refused: None });
+        let (refused, orphans, tells_orphans) = (None, VecDeque::new(), false);
+        let pending =
+            Pending { to: base, started: now, retry, grants, refused, orphans, tells_orphans };
+        self.pending = Some(pending);
     }
 
     /// An association with that base has just begun: what is due for it is sent at once, and its time
@@ -215,6 +228,12 @@ impl<A: Address, G: Granter<A>> Mobile<A, G> {
                 self.pending = None;
                 self.events.push_back(MobileEvent::Resumed { base: from });
             }
+            Message::TakeOver => {
+                // Whichever base is next has to ask this one: that has the session, if it receives the answer.
+                self.holder = from;
+                self.since = self.since.max(taken_over_in(self.attempt));
+                self.events.push_back(MobileEvent::TakeOver);
+            }
             // It may have time later.
             Message::Refuse(Reason::Busy) => {}
             Message::Refuse(reason @ (Reason::Unauthorised | Reason::Version)) => {
@@ -224,6 +243,13 @@ impl<A: Address, G: Granter<A>> Mobile<A, G> {
             }
             Message::Refuse(reason) => self.fail_handoff(Broken::Refused(reason)),
             _ => {}
+        }
+    }
+
+    /// In answer to [`TakeOver`](MobileEvent::TakeOver): what there is of each connection.
+    pub fn tell_orphans(&mut self, orphans: Vec<Orphan>) {
+        if let Some(pending) = &mut self.pending {
+            (pending.orphans, pending.tells_orphans) = (orphans.into(), true);
         }
     }
 
@@ -301,6 +327,13 @@ impl<A: Address, G: Granter<A>> Mobile<A, G> {
         if let Some(expecting) = expecting {
             expecting.retry.again(now, &self.config);
             return Some((holder, Message::Expect { candidate: expecting.candidate.to_name() }));
+        }
+        if let Some(pending) = self.pending.as_mut().filter(|pending| pending.tells_orphans) {
+            let n = pending.orphans.len().min(ORPHANS_MAX);
+            let orphans = pending.orphans.drain(..n).collect();
+            pending.tells_orphans = !pending.orphans.is_empty();
+            let last = u8::from(!pending.tells_orphans);
+            return Some((pending.to, Message::Orphans { last, orphans }));
         }
         let pending = self.pending.as_mut().filter(|pending| pending.retry.next <= now)?;
         pending.retry.again(now, &self.config);

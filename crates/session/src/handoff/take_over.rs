@@ -8,10 +8,10 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use lasthop_units::{Duration, Time};
-use lasthop_wire::mhp::handoff::{Message, Reason, SessionId, SessionState, Warrant};
+use lasthop_wire::mhp::handoff::{Message, Orphan, Reason, SessionId, SessionState, Warrant};
 
 use super::base::{Base, BaseEvent};
-use super::entry::{Asked, Doubt, NUMBERS, Recipient, Role};
+use super::entry::{Arriving, ArrivingStage, Asked, Doubt, NUMBERS, Recipient, Role};
 use super::{Address, Authority};
 
 /// A base that may be dead is asked so often, and for so long.
@@ -20,6 +20,18 @@ const FENCE_FOR: Duration = Duration::from_secs(3600);
 
 /// Bytes of a state that is of no use, in its only piece.
 const USELESS: u16 = 64;
+
+/// A base that is silent for so many times as long as makes it doubtful is taken for dead whatever that costs.
+const CERTAIN: u32 = 4;
+
+/// Connections of one mobile at most.
+const ORPHANS_OF_ONE: usize = 16 * 1024;
+
+/// The number of a state that is taken over in a handoff: above whatever the base before makes of it in that handoff, and below
+/// what any does in the next.
+pub(super) const fn taken_over_in(attempt: u32) -> u32 {
+    attempt.saturating_mul(NUMBERS).saturating_add(NUMBERS / 2)
+}
 
 /// A base that may still use a session which was taken over from it.
 #[derive(Debug)]
@@ -42,6 +54,13 @@ pub(super) struct Fences<A> {
 impl<A> Default for Fences<A> {
     fn default() -> Self {
         Self { all: BTreeMap::new() }
+    }
+}
+
+impl<A> Arriving<A> {
+    /// It is not another base that is to have it next.
+    fn is_for_mobile(&self) -> bool {
+        !matches!(self.wanted, Some(Recipient::Base { .. }))
     }
 }
 
@@ -80,27 +99,75 @@ impl<A: Address> Fences<A> {
 
 impl<A: Address, T: Authority<A>> Base<A, T> {
     /// The base that has a session may be dead. Whether the session may be taken over then.
-    pub(super) fn doubt_holder(&mut self, session: SessionId, doubt: Doubt) -> bool {
-        if self.config.take_over.is_none() {
-            return false;
-        }
+    pub(super) fn doubt_holder(&mut self, now: Time, session: SessionId, doubt: Doubt) -> bool {
         let attempt = self.attempt(session);
-        let Some(arriving) = self.arriving(session) else { return false };
-        let wanted = !matches!(arriving.wanted, Some(Recipient::Base { .. }));
-        if !wanted || arriving.attempt != attempt {
+        let may = self.config.take_over.is_some();
+        let arriving = self.arriving(session).filter(|arriving| may && arriving.attempt == attempt);
+        let Some(arriving) = arriving.filter(|arriving| arriving.is_for_mobile()) else {
             return false;
-        }
-        let known = core::mem::replace(&mut arriving.holder_is, doubt);
-        if known == Doubt::None {
-            let mobile = arriving.mobile;
-            self.events.push_back(BaseEvent::TakeOver { session, mobile, attempt });
+        };
+        if core::mem::replace(&mut arriving.holder_is, doubt) == Doubt::None {
+            arriving.ask_mobile = Some(now);
+            self.ask_mobile(now, session);
         }
         true
     }
 
+    /// Asks the mobile, if it is time to, whether the session is to go on without the base that has it. Only the mobile knows
+    /// whether it is still to be here, and what it says it says for good.
+    pub(super) fn ask_mobile(&mut self, now: Time, session: SessionId) {
+        let again = now + self.config.retry;
+        let Some(arriving) = self.arriving(session) else { return };
+        if arriving.ask_mobile.is_none_or(|at| at > now) {
+            return;
+        }
+        arriving.ask_mobile = Some(again);
+        arriving.orphans.clear();
+        let (mobile, attempt) = (arriving.mobile, arriving.attempt);
+        self.send(mobile, session, attempt, Message::TakeOver);
+    }
+
+    /// The mobile says what it has.
+    pub(super) fn on_orphans(
+        &mut self,
+        now: Time,
+        asked: Asked<A>,
+        last: bool,
+        orphans: Vec<Orphan>,
+    ) {
+        let Asked { by: mobile, session, attempt } = asked;
+        let patience = self.config.take_over.unwrap_or_default() * CERTAIN;
+        let Some(arriving) = self.arriving(session) else { return };
+        let awaited = arriving.ask_mobile.is_some() && arriving.holder_is != Doubt::None;
+        if !awaited || (arriving.mobile, arriving.attempt) != (mobile, attempt) {
+            return;
+        }
+        if arriving.orphans.len() + orphans.len() > ORPHANS_OF_ONE {
+            arriving.orphans.clear();
+            return;
+        }
+        arriving.orphans.extend(orphans);
+        if !last {
+            return;
+        }
+        arriving.ask_mobile = None;
+        let orphans = core::mem::take(&mut arriving.orphans);
+        match core::mem::replace(&mut arriving.stage, ArrivingStage::Asking) {
+            // All of it is here, and the mobile, which may have used it, says that it is to be used.
+            ArrivingStage::Committing { state, .. } => self.go_on_from(now, session, state),
+            stage => {
+                arriving.stage = stage;
+                let certain = arriving.holder_is == Doubt::Unreachable
+                    || arriving.last_message + patience <= now;
+                let event = BaseEvent::TakeOver { session, mobile, attempt, orphans, certain };
+                self.events.push_back(event);
+            }
+        }
+    }
+
     /// In answer to [`TakeOver`](BaseEvent::TakeOver): this is what the mobile has of the session, which goes on here from it;
-    /// or there is nothing to go on from, and the other base is waited for as ever. False if neither is wanted any more:
-    /// that base has answered, or the mobile has gone on.
+    /// or it cannot go on from that, and the other base is waited for: then the mobile is asked once more when that is certain
+    /// to be dead. False if neither is wanted any more: that base has answered, or the mobile has gone on.
     pub fn take_over(
         &mut self,
         now: Time,
@@ -109,34 +176,47 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
         state: Option<SessionState>,
     ) -> bool {
         let latest = self.attempt(session);
+        let patience = self.config.take_over.unwrap_or_default() * CERTAIN;
         let Some(arriving) = self.arriving(session) else { return false };
-        let (doubt, holder, mobile) = (arriving.holder_is, arriving.holder, arriving.mobile);
-        let wanted = !matches!(arriving.wanted, Some(Recipient::Base { .. }));
-        if doubt == Doubt::None || !wanted || (arriving.attempt, latest) != (attempt, attempt) {
+        let doubt = arriving.holder_is;
+        if doubt == Doubt::None
+            || arriving.stage.is_committing()
+            || !arriving.is_for_mobile()
+            || (arriving.attempt, latest) != (attempt, attempt)
+        {
             return false;
         }
         let Some(state) = state else {
-            if doubt == Doubt::Unreachable {
-                self.fail(now, session, Reason::Unreachable);
-                self.rearm(session);
+            match doubt {
+                Doubt::Unreachable => self.fail(now, session, Reason::Unreachable),
+                _ => arriving.ask_mobile = Some(now.max(arriving.last_message + patience)),
             }
+            self.rearm(session);
             return true;
         };
+        self.go_on_from(now, session, state);
+        true
+    }
+
+    /// The session goes on here, by its mobile's word.
+    fn go_on_from(&mut self, now: Time, session: SessionId, state: SessionState) {
+        let attempt = self.attempt(session);
+        let Some(arriving) = self.arriving(session) else { return };
+        let (holder, mobile) = (arriving.holder, arriving.mobile);
         let warrant = self.warrant(session, holder.addr);
         let (since, until) = (holder.since, now + FENCE_FOR);
         let fence = Fence { holder: holder.addr, attempt, since, warrant, next: now, until };
         self.ahead.remove(session);
         self.set(session, attempt, Role::Rebuilding(mobile));
         if let Some(entry) = self.sessions.get_mut(&session) {
-            // Above whatever the other base may make of it in this handoff, below what it may in the next.
-            let least = attempt.saturating_mul(NUMBERS).max(since.saturating_add(1));
-            entry.number = least.saturating_add(NUMBERS / 2);
+            entry.number = taken_over_in(attempt).max(since.saturating_add(1));
         }
         self.events.push_back(BaseEvent::Rebuild { state, mobile });
-        self.fences.insert(session, fence, self.config.sessions_max);
-        self.handle_fences_due(now, session);
+        if holder.addr != self.addr {
+            self.fences.insert(session, fence, self.config.sessions_max);
+            self.handle_fences_due(now, session);
+        }
         self.rearm(session);
-        true
     }
 
     /// Asks bases for what was taken over from them.

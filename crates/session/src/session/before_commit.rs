@@ -103,6 +103,8 @@ impl Session {
             return;
         }
         self.moves.resumed = true;
+        // What is acknowledged from here on, and by whom, this base says.
+        self.table.clear_tickets();
         for id in self.table.ids() {
             let conn = self.table.get_mut(id);
             if let Some(expected) = conn.and_then(Conn::take_tentative) {

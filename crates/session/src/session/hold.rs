@@ -8,9 +8,10 @@ use alloc::vec::Vec;
 
 use lasthop_hop::{StreamId, Streams};
 use lasthop_units::Time;
-use lasthop_wire::mhp::handoff::{Reopen, Roll, SessionId};
+use lasthop_wire::mhp::handoff::{Reopen, SessionId};
 use lasthop_wire::mhp::{Message, Refusal, ResetReason};
 
+use super::resume::TURNS;
 use super::{Role, Session};
 use crate::ConnId;
 use crate::table::{Phase, is_provisional, provisional};
@@ -85,35 +86,6 @@ impl Holds {
         let stream = self.first_of(session)?;
         let held = self.streams.remove(&stream.0)?;
         Some((stream, held.message))
-    }
-
-    /// What the mobile asks for of `session`: the first message of each stream, by what it carries.
-    pub(super) fn asked_of(
-        &self,
-        session: SessionId,
-    ) -> impl Iterator<Item = (StreamId, &Message)> {
-        let held = self.streams.iter().filter(move |(_, held)| held.session == session);
-        held.map(|(n, held)| (StreamId(*n), &held.message))
-    }
-
-    /// Whether a stream is held of whose roll more is to come.
-    pub(super) fn holds_part(&self, stream: StreamId) -> bool {
-        let held = self.streams.get(&stream.0).map(|held| &held.message);
-        matches!(held, Some(Message::Roll(Roll { last: false, .. })))
-    }
-
-    /// More of the roll on a stream that is held; whether it goes with that, and names no more than `most` connections.
-    fn extend_roll(&mut self, stream: StreamId, more: Roll, most: usize) -> bool {
-        let held = self.streams.get_mut(&stream.0).map(|held| &mut held.message);
-        let Some(Message::Roll(roll)) = held else { return false };
-        if (roll.session, roll.turn) != (more.session, more.turn)
-            || roll.connections.len() + more.connections.len() > most
-        {
-            return false;
-        }
-        roll.connections.extend(more.connections);
-        roll.last = more.last;
-        true
     }
 
     /// Connections of `session` that are requested, each but once, and the streams that are to carry them.
@@ -225,6 +197,7 @@ impl Session {
             None if is_later(self.since, turn) => Claim::Stale,
             // The mobile has left and come back, and its Greet is behind.
             None if self.is_of_later_handoff(turn) => Claim::Wanted,
+            None if self.holds.begun && turn / TURNS > self.began_in() => Claim::Wanted,
             // The mobile comes back to connections that are where they began.
             None if self.holds.begun && self.carries_connections() => Claim::Wanted,
             None => {
@@ -268,22 +241,6 @@ impl Session {
         }
         let waiting = Waiting { session, message, tried: false };
         self.holds.streams.insert(stream.0, waiting);
-    }
-
-    /// A part of a roll cannot be answered: whether more of it is to be read.
-    pub(super) fn put_off_roll(
-        &mut self,
-        hop: &mut impl Streams,
-        stream: StreamId,
-        roll: Roll,
-    ) -> bool {
-        if !self.holds.holds_part(stream) {
-            self.put_off(hop, stream, (roll.session, roll.turn), Message::Roll(roll));
-        } else if !self.holds.extend_roll(stream, roll, self.config.max_connections) {
-            self.stats.malformed += 1;
-            self.reset_unannounced(hop, provisional(stream), ResetReason::Protocol);
-        }
-        self.holds.holds_part(stream)
     }
 
     /// Answers a stream that was held for the session that is here; whether there was one.

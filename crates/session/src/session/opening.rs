@@ -72,7 +72,7 @@ impl Session {
             _ if awaits && !hears => self.read_reopened(hop, id),
             Phase::Connecting(_) | Phase::Open if !hears => self.read_continue(hop, id),
             Phase::Asking(opening) => self.read_answer(hop, id, opening),
-            Phase::Reading if self.holds.contains(stream) && !self.holds.holds_part(stream) => {}
+            Phase::Reading if self.holds.contains(stream) => {}
             Phase::Reading => self.read_first(hop, stream),
             Phase::Connecting(_) => {}
             Phase::Refusing(_) => self.discard(hop, id),

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use lasthop_hop::{StreamError, StreamId, Streams};
 use lasthop_units::{Bytes, Duration, Time};
-use lasthop_wire::mhp::handoff::{Asking, ROLL_MAX, Reopen, Reopened, Roll, SessionId, Takeover};
+use lasthop_wire::mhp::handoff::{Asking, ROLL_MAX, Reopen, Reopened, Roll, SessionId};
 use lasthop_wire::mhp::{Message, Opening, Refusal, ResetReason};
 
 use super::{Role, Session};
@@ -20,7 +20,7 @@ const BLIND_MAX: Bytes = Bytes::from_kib(16);
 
 /// Resumes are counted from so many times the handoff's number on: a base that receives one knows in
 /// which handoff the mobile has come, before it knows of the handoff.
-const TURNS: u32 = 256;
+pub(super) const TURNS: u32 = 256;
 
 /// A roll whose stream was lost is called again after so long at first, then after twice that each time, so
 /// often at most. Behind that the base ends by itself what does not come.
@@ -170,6 +170,11 @@ impl Session {
         self.moves.handoff != 0 && turn / TURNS > self.moves.handoff
     }
 
+    /// Base: the handoff in which the session began here.
+    pub(super) fn began_in(&self) -> u32 {
+        self.moves.handoff
+    }
+
     /// Base: the handoff in which the mobile has carried its connections on here; 0 if it has not.
     pub fn resumed_in(&self) -> u32 {
         self.turn.map_or(0, |turn| turn / TURNS)
@@ -218,7 +223,7 @@ impl Session {
     }
 
     /// Connections with anything left to carry.
-    fn living(&self) -> Vec<ConnId> {
+    pub(super) fn living(&self) -> Vec<ConnId> {
         let mut ids = self.table.ids();
         ids.retain(|id| self.table.get(*id).is_some_and(|conn| !conn.is_over()));
         ids
@@ -328,17 +333,11 @@ impl Session {
     }
 
     fn reopen(&mut self, hop: &mut impl Streams, id: ConnId) {
-        let ticket = self.table.ticket(id).cloned();
         let (Some(conn), Some(session)) = (self.table.get_mut(id), self.name) else { return };
         let said = if conn.moved {
             conn.awaits = true;
-            let takeover = ticket.filter(|_| conn.phase() == Phase::Open).map(|ticket| {
-                let kept = conn.rest.as_ref().map_or(0, |rest| rest.resend.len() as u64);
-                Takeover { sent: conn.send_base + kept, sent_end: conn.finishing, ticket }
-            });
             let turn = self.turn.unwrap_or_default();
-            let message =
-                Message::Reopen(Reopen { takeover, ..reopening(session, turn, id, conn) });
+            let message = Message::Reopen(reopening(session, turn, id, conn));
             self.write_message(hop, id, &message)
         } else {
             self.write_open(hop, id)
@@ -385,7 +384,11 @@ impl Session {
     /// [`Streams::arrived`] what that one has got, and say so with [`handle_arrived`](Self::handle_arrived).
     pub fn waiting(&self) -> Vec<(ConnId, StreamId)> {
         let left = |id: ConnId| {
+            // Where the base before is dead, what it had got is lost with it.
             let conn = self.table.get(id).filter(|conn| conn.awaits)?;
+            if self.table.ticket(id).is_some() {
+                return None;
+            }
             let rest = conn.rest.as_ref().filter(|r| r.early.is_none() && !r.resend.is_empty())?;
             rest.left.map(|(stream, _)| (id, stream))
         };
@@ -524,6 +527,5 @@ fn reopening(session: SessionId, turn: u32, id: ConnId, conn: &Conn) -> Reopen {
         ended: conn.has_end(),
         asking,
         turn,
-        takeover: None,
     }
 }

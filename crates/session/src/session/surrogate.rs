@@ -164,7 +164,7 @@ impl Session {
                         self.on_roll(&roll);
                         return true;
                     }
-                    _ => return self.put_off_roll(hop, stream, roll),
+                    _ => self.put_off(hop, stream, whose, Message::Roll(roll)),
                 }
             }
             (Role::Base, Message::Presumed(presumed)) => {

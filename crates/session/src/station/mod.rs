@@ -75,8 +75,6 @@ enum Due<A, I> {
     Kept(SessionId),
     /// An association to the base with the wired halves.
     Far(I),
-    /// A mobile of a session that is taken over says what it has.
-    Orphans(SessionId),
 }
 
 /// Something that an operator wants to know of a session.
@@ -172,7 +170,7 @@ pub struct Station<A, T, I, S> {
     /// Sessions that have come, and whose wired halves are being made.
     restoring: VecDeque<Restoring<A, I>>,
     /// Sessions whose base is thought to be dead, and that go on from what their mobile has.
-    taking_over: BTreeMap<SessionId, TakingOver<A>>,
+    taking_over: BTreeMap<SessionId, TakingOver>,
     /// When to look at what has a time limit. What has met it, or has another by now, stays as it is.
     due: Deadlines<Due<A, I>>,
     notes: VecDeque<Note<A>>,
@@ -479,8 +477,10 @@ where
         mobile: A,
     ) {
         self.stands(mobile);
-        if let Some(id) = self.mobiles.at(mobile) {
-            Self::decline(world, now, id, session);
+        let Some(id) = self.mobiles.at(mobile) else { return };
+        Self::decline(world, now, id, session);
+        if let Some((own, _)) = world.session(id) {
+            own.set_handoff(self.machine.attempt(session));
         }
     }
 
@@ -524,8 +524,6 @@ where
                 Due::Wanted(mobile) => self.end_patience(world, now, mobile),
                 Due::Kept(session) => self.expire(world, now, session),
                 Due::Far(id) => self.expire_far(world, now, id),
-                // What is gathered of it is looked at with every step.
-                Due::Orphans(_) => {}
             }
         }
     }
@@ -542,7 +540,6 @@ where
         self.end_delays(world, now);
         let some = self.handle_events(world, now);
         self.answer_tentatively(world, now);
-        self.gather_orphans(world, now);
         some
     }
 
@@ -591,8 +588,8 @@ where
             BaseEvent::Over { session, mobile } => self.on_over(world, now, session, mobile),
             BaseEvent::Copy(session) => self.copy(world, now, session),
             BaseEvent::Rebuild { state, mobile } => self.take(world, now, state, mobile),
-            BaseEvent::TakeOver { session, mobile, attempt } => {
-                self.begin_take_over(now, session, mobile, attempt);
+            BaseEvent::TakeOver { session, mobile, attempt, orphans, certain } => {
+                self.begin_take_over(world, now, (session, mobile, attempt), orphans, certain);
             }
             BaseEvent::Resumed { session, mobile } => {
                 self.note(session, NoteKind::TakenOver(mobile));
@@ -613,7 +610,10 @@ where
                 self.delayed.remove(&session);
                 self.end_leaving(world, |leaving| leaving.session == session);
                 self.end_elsewhere(world, now, session);
-                self.end_wait(world, now, session, mobile);
+                // The mobile may have come back from another base since.
+                if !self.machine.is_coming(session) {
+                    self.end_wait(world, now, session, mobile);
+                }
                 world.end_move(mobile);
             }
             BaseEvent::Lost { session, mobile, reason } => {

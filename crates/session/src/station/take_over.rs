@@ -4,24 +4,22 @@
 use alloc::vec::Vec;
 use core::fmt::Debug;
 
-use lasthop_units::{Duration, Time};
+use lasthop_units::Time;
 
 use super::wired::Wired;
-use super::{Due, NoteKind, Reclaimed, Station, Wires};
+use super::{NoteKind, Reclaimed, Station, Wires};
 use crate::handoff::{Address, Authority, ConnectionState, Direction, Ended, Stage};
-use crate::{Orphan, Orphans, Session, SessionId, SessionState};
+use crate::{Orphan, SessionId, SessionState};
 
-/// How long a mobile may take to say what it has of each connection. What is not said by then is lost.
-const PATIENCE: Duration = Duration::from_secs(1);
-
-/// A session whose base is thought to be dead.
+/// A session that goes on from what its mobile has, once its fixed hosts have said what they have.
 #[derive(Debug)]
-pub(super) struct TakingOver<A> {
-    mobile: A,
+pub(super) struct TakingOver {
     attempt: u32,
-    until: Time,
-    /// What the mobile has said, once the fixed hosts are asked.
-    orphans: Option<Orphans>,
+    orphans: Vec<Orphan>,
+    /// Connections that stood and of which no ticket was made.
+    without: usize,
+    /// The highest number of a connection.
+    newest: u64,
 }
 
 impl<A, T, I, S> Station<A, T, I, S>
@@ -31,46 +29,28 @@ where
     I: Copy + Ord + Debug,
     S: Copy,
 {
+    /// Has connections reclaimed of which their mobile has said what it has.
     pub(super) fn begin_take_over(
         &mut self,
+        world: &mut impl Wires<A, I, S>,
         now: Time,
-        session: SessionId,
-        mobile: A,
-        attempt: u32,
+        (session, mobile, attempt): (SessionId, A, u32),
+        all: Vec<Orphan>,
+        certain: bool,
     ) {
-        let until = now + PATIENCE;
-        let taking = TakingOver { mobile, attempt, until, orphans: None };
-        self.taking_over.insert(session, taking);
-        self.due.set(Due::Orphans(session), Some(until));
-    }
-
-    /// Has those connections reclaimed of which their mobile has said what it has.
-    pub(super) fn gather_orphans(&mut self, world: &mut impl Wires<A, I, S>, now: Time) {
-        let waiting = self.taking_over.iter().filter(|(_, taking)| taking.orphans.is_none());
-        let waiting: Vec<SessionId> = waiting.map(|(session, _)| *session).collect();
-        for session in waiting {
-            let Some(taking) = self.taking_over.get(&session) else { continue };
-            let (mobile, attempt) = (taking.mobile, taking.attempt);
-            let own = self.mobiles.at(mobile).and_then(|id| world.peek(id));
-            let orphans = own.filter(|own| own.wanted_in(session) >= attempt);
-            let orphans = orphans.map(|own| Session::orphans(own, session)).unwrap_or_default();
-            if !orphans.complete && now < taking.until {
-                continue;
-            }
-            // Without a ticket there is only the other base, which may still answer.
-            if orphans.with_ticket.is_empty() && (!orphans.complete || !orphans.without.is_empty())
-            {
-                self.taking_over.remove(&session);
-                self.machine.take_over(now, session, attempt, None);
-                continue;
-            }
-            let reclaimed = world.reclaim(session, mobile, &orphans.with_ticket);
-            if let Some(taking) = self.taking_over.get_mut(&session) {
-                taking.orphans = Some(orphans);
-            }
-            if let Some(reclaimed) = reclaimed {
-                self.handle_reclaimed(world, now, session, reclaimed);
-            }
+        let newest = all.iter().map(|one| one.connection).max().unwrap_or(0);
+        let without = all.iter().filter(|one| !one.asking && one.ticket.is_none()).count();
+        let orphans = all.into_iter().filter(|one| !one.asking && one.ticket.is_some());
+        let orphans: Vec<Orphan> = orphans.collect();
+        // Without a ticket there is only the other base, which may still answer.
+        if without > 0 && (!certain || orphans.is_empty()) {
+            self.machine.take_over(now, session, attempt, None);
+            return;
+        }
+        let reclaimed = world.reclaim(session, mobile, &orphans);
+        self.taking_over.insert(session, TakingOver { attempt, orphans, without, newest });
+        if let Some(reclaimed) = reclaimed {
+            self.handle_reclaimed(world, now, session, reclaimed);
         }
     }
 
@@ -82,21 +62,16 @@ where
         session: SessionId,
         reclaimed: Vec<Option<Reclaimed>>,
     ) {
-        let taking = self.taking_over.get_mut(&session);
-        let Some((taking, orphans)) = taking.and_then(|t| t.orphans.take().map(|o| (t, o))) else {
-            return;
-        };
-        let attempt = taking.attempt;
-        self.taking_over.remove(&session);
-        let (mut state, mut lost) = (SessionState::of(session, Vec::new()), orphans.without.len());
+        let Some(taking) = self.taking_over.remove(&session) else { return };
+        let TakingOver { attempt, orphans, without: mut lost, newest } = taking;
+        let mut state = SessionState::of(session, Vec::new());
         // How others ended is not known: an opening that may have been carried out is not repeated.
-        state.forgotten = orphans.newest;
-        let all = orphans.with_ticket.len();
+        state.forgotten = newest;
         let reclaimed = reclaimed.into_iter().chain(core::iter::repeat_with(|| None));
-        for (orphan, reclaimed) in orphans.with_ticket.into_iter().zip(reclaimed).take(all) {
+        for (orphan, reclaimed) in orphans.into_iter().zip(reclaimed) {
             match reclaimed.filter(|reclaimed| reclaimed.fits(&orphan)) {
                 Some(reclaimed) if orphan.received_end && reclaimed.up_end => {
-                    state.ended.push(Ended { id: orphan.conn.0, reset: None });
+                    state.ended.push(Ended { id: orphan.connection, reset: None });
                 }
                 Some(reclaimed) => {
                     state.connections.push(connection::<A>(session, &orphan, reclaimed));
@@ -129,7 +104,7 @@ fn connection<A: Address>(
 ) -> ConnectionState {
     let nothing = |start, ended| Direction { start, bytes: Vec::new(), ended };
     ConnectionState {
-        id: orphan.conn.0,
+        id: orphan.connection,
         stage: Stage::Open,
         target: reclaimed.remote.into(),
         bound: Some(reclaimed.local),

@@ -11,16 +11,18 @@ use alloc::vec::Vec;
 use lasthop_hop::{RecvState, Streams};
 use lasthop_units::{Bytes, Duration, Seed, Stream as Numbers, Time};
 use lasthop_wire::mhp::Opening;
+use lasthop_wire::mhp::handoff::TicketMessage;
 
 use super::*;
-use crate::Session;
 use crate::handoff::tests::toy::Toy;
 use crate::handoff::tests::{App, ID, MOBILE, MS, bytes, target};
 use crate::handoff::{Config, Mobile, MobileEvent};
 use crate::memory::{Limits, Pair};
-use node::{At, Node};
+use crate::{Session, Ticket};
+use node::{At, Death, Node};
 
 mod bounds;
+mod dead;
 mod node;
 mod paths;
 mod schedules;
@@ -96,7 +98,7 @@ impl Roaming {
             ways: BTreeMap::new(),
             at: 1,
             around: node::Around::new(mode, limits),
-            nodes: (1..=3).map(Node::new).collect(),
+            nodes: (1..=3).map(|base| Node::new(base, None)).collect(),
             flying: vec![],
             apps: BTreeMap::new(),
             resumed: 0,
@@ -231,6 +233,14 @@ impl Roaming {
                     self.session.handle_resumed(self.now, hop);
                 }
                 MobileEvent::Refused { .. } | MobileEvent::Unexpected { .. } => {}
+                MobileEvent::TakeOver => {
+                    let pair = self.pair();
+                    let orphans = self.session.orphans(&self.around.pairs[pair].mobile);
+                    // If that base is dead, or is silent for longer, they are lost.
+                    let lost = orphans.iter().filter(|one| one.ticket.is_none() && !one.asking);
+                    self.around.spoiled.extend(lost.map(|one| ConnId(one.connection)));
+                    self.mobile.tell_orphans(orphans);
+                }
                 MobileEvent::Broken(_) => {
                     self.broken += 1;
                     self.spoil_all();
@@ -275,6 +285,10 @@ impl Roaming {
             }
         }
         while let Some(message) = self.session.poll_message() {
+            if let Some(TicketMessage { connection, ticket }) = TicketMessage::decode(&message) {
+                self.session.keep_ticket(ConnId(connection), ticket);
+                continue;
+            }
             self.mobile.handle_datagram(self.now, self.at, &message);
         }
     }
@@ -295,6 +309,9 @@ impl Roaming {
         for _ in 0..3 {
             self.poll_mobile();
             for base in 1..=3 {
+                if self.around.dead.get(&base) == Some(&Death::Killed) {
+                    continue;
+                }
                 self.with_node(base, |station, world| node::poll(base, station, world));
                 let now = self.now;
                 let mut out = vec![];
@@ -319,7 +336,7 @@ impl Roaming {
 
     fn send(&mut self, from: u32, to: u32, message: &[u8]) {
         trace!(self, "{from} to {to}: {:?}", Datagram::decode(message).map(|d| d.message));
-        if self.numbers.chance(self.loss) {
+        if self.is_dead(from) || self.numbers.chance(self.loss) {
             return;
         }
         if self.numbers.chance(self.loss / 2.0) {
@@ -342,6 +359,9 @@ impl Roaming {
 
     fn arrive(&mut self, flight: Flight) {
         trace!(self, "  arrives: {}", brief(&flight));
+        if self.is_lost(&flight) {
+            return;
+        }
         let now = self.now;
         match flight {
             Flight::Message(from, to, message) => {
@@ -396,7 +416,9 @@ impl Roaming {
     }
 
     fn carry(&mut self, up: usize, down: usize) {
-        if let Some((pair, true)) = self.ways.get(&self.at).copied() {
+        if let Some((pair, true)) = self.ways.get(&self.at).copied()
+            && !self.is_dead(self.at)
+        {
             self.around.pairs[pair].carry_up(up);
             self.around.pairs[pair].carry_down(down);
         }
@@ -405,11 +427,9 @@ impl Roaming {
 
     /// Bytes between bases.
     fn carry_links(&mut self, n: usize) {
-        let linked: Vec<usize> = self
-            .nodes
-            .iter()
-            .flat_map(|node| node.sockets.linked.iter().map(|id| id.pair))
-            .collect();
+        let alive = (1..=3).filter(|base| !self.is_dead(*base)).zip(&self.nodes);
+        let linked: Vec<usize> =
+            alive.flat_map(|(_, node)| node.sockets.linked.iter().map(|id| id.pair)).collect();
         for pair in linked {
             self.around.pairs[pair].carry_up(n);
             self.around.pairs[pair].carry_down(n);
@@ -419,7 +439,7 @@ impl Roaming {
 
     /// The fixed host answers openings, or takes and sends bytes, at any base.
     fn answer(&mut self, accept: bool) {
-        for base in 1..=3 {
+        for base in (1..=3).filter(|base| !self.is_dead(*base)).collect::<Vec<_>>() {
             self.with_node(base, |_, world| world.answer(accept));
         }
         self.poll();
@@ -442,7 +462,8 @@ impl Roaming {
 
     /// A base hears of something that took its time.
     fn finish_job(&mut self, base: u32) {
-        if !self.node(base).sockets.jobs.is_empty() {
+        let killed = self.around.dead.get(&base) == Some(&Death::Killed);
+        if !killed && !self.node(base).sockets.jobs.is_empty() {
             self.with_node(base, node::finish_job);
             self.poll();
         }
@@ -484,7 +505,8 @@ impl Roaming {
         self.crashes += 1;
         self.spoil_all();
         let now = self.now;
-        let old = core::mem::replace(self.node(base), Node::new(base));
+        let take_over = self.take_over();
+        let old = core::mem::replace(self.node(base), Node::new(base, take_over));
         // Ends of associations with it learn of it.
         for id in old.sockets.all() {
             if let Some(peer) = old.sockets.peers.get(&id) {

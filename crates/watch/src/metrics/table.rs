@@ -228,6 +228,11 @@ pub(super) static METRICS: &[Metric] = metrics! {
         |view, to| outcomes(view, to, |h| {
             [("anchored", h.anchored), ("migrated", h.migrated), ("lost", h.lost)]
         });
+    Counter "lasthop_handoff_orphans":
+        "Connections of bases that were dead: that went on here, or could not.",
+        |view, to| outcomes(view, to, |h| {
+            [("taken", h.orphans_taken), ("lost", h.orphans_lost)]
+        });
     Gauge "lasthop_handoff_under_way": "Whether the mobile's latest handoff is not over.",
         |view, to| {
             let latest = view.report.handoff.as_ref();

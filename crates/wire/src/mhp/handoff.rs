@@ -26,7 +26,7 @@ mod trust;
 
 pub use reason::Reason;
 pub use state::{ConnectionState, Direction, Ended, SessionState, Stage, StateError};
-pub use ticket::{Takeover, Ticket, TicketMessage};
+pub use ticket::{ORPHANS_MAX, Orphan, Ticket, TicketMessage};
 pub use trust::{GRANTS_MAX, Grant, Warrant};
 
 pub(super) const TYPE_PRESUMED: u8 = 15;
@@ -37,8 +37,6 @@ pub(super) const TYPE_REOPEN: u8 = 19;
 const FLAG_ENDED: u8 = 2;
 const FLAG_ASKING: u8 = 4;
 const FLAG_SOURCE: u8 = 8;
-const FLAG_TICKET: u8 = 16;
-const FLAG_SENT_END: u8 = 32;
 const FLAG_LAST: u8 = 1;
 const FLAG_CRITICAL: u8 = 1;
 const FLAG_OVER: u8 = 1;
@@ -116,8 +114,6 @@ pub struct Reopen {
     pub asking: Option<Asking>,
     /// How often the mobile has resumed, this time included; zero from a peer that is too old to say.
     pub turn: u32,
-    /// What it takes to go on should the base before be dead.
-    pub takeover: Option<Takeover>,
 }
 
 /// An opening without an answer.
@@ -187,18 +183,13 @@ impl Reopen {
         let flags = flag(asking.is_some_and(|a| a.opening == Opening::Early), FLAG_EARLY)
             | flag(self.ended, FLAG_ENDED)
             | flag(asking.is_some(), FLAG_ASKING)
-            | flag(source.is_some(), FLAG_SOURCE)
-            | flag(self.takeover.is_some(), FLAG_TICKET)
-            | flag(self.takeover.as_ref().is_some_and(|takeover| takeover.sent_end), FLAG_SENT_END);
+            | flag(source.is_some(), FLAG_SOURCE);
         let Self { session, connection, expected, kept, turn, .. } = self;
         put!(out, 0u8, flags, session, connection, expected, kept);
         if let Some(asking) = asking {
             put!(out, asking.target, source);
         }
         turn.put(out);
-        if let Some(Takeover { sent, ticket, .. }) = &self.takeover {
-            put!(out, sent, ticket);
-        }
     }
 
     pub(super) fn decode(body: &mut Reader<'_>) -> Result<Self, MhpError> {
@@ -215,14 +206,7 @@ impl Reopen {
             }),
         };
         let (ended, turn) = (is(FLAG_ENDED), take_turn(body));
-        let takeover = match is(FLAG_TICKET) {
-            false => None,
-            true => {
-                let (sent, sent_end) = (body.get("last byte")?, is(FLAG_SENT_END));
-                Some(Takeover { sent, sent_end, ticket: body.get("ticket")? })
-            }
-        };
-        Ok(Self { session, connection, expected, kept, ended, asking, turn, takeover })
+        Ok(Self { session, connection, expected, kept, ended, asking, turn })
     }
 }
 
@@ -500,6 +484,15 @@ pub enum Message<'a> {
     Here {
         /// The number of the state that this base got; zero if the session began here.
         since: u32,
+    },
+    /// New base to mobile: the base that has the session is silent; is it to go on here from what the mobile has?
+    TakeOver,
+    /// The answer: it is, from this. From here on the mobile takes the session to be there.
+    Orphans {
+        /// One, if no more follow.
+        last: u8,
+        /// At most [`ORPHANS_MAX`].
+        orphans: Vec<Orphan>,
     },
 }
 

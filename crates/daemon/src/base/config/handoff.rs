@@ -51,6 +51,9 @@ choice! {
     }
 }
 
+/// After how long a silent base is taken for dead where nobody says.
+const TAKE_OVER: Duration = Duration::from_millis(400);
+
 /// For how long what the mobile does not have is not acknowledged where nobody says.
 const HOLD: Duration = Duration::from_secs(60);
 
@@ -73,6 +76,11 @@ settings! {
         pub hook: Vec<String>,
         /// The socket of a helper that somebody else starts.
         pub helper: Option<PathBuf>,
+        /// Files of keys that all bases share which [take over](acknowledgements.md#when-a-base-dies) from each other: the
+        /// first is the one in use, others are those before it.
+        pub fleet_keys: Vec<PathBuf>,
+        /// With `fleet_keys`: a base that has a mobile's connections and is silent for so long is taken for dead.
+        pub take_over: Option<Span> = Span(TAKE_OVER),
     }
 }
 
@@ -194,6 +202,13 @@ pub(in crate::base) fn configured(
             how: "say `interface = \"NAME\"` under [handoff] (see ip link)",
         });
     }
+    if !settings.fleet_keys.is_empty() && settings.mode() != Mode::Migrate {
+        return contradiction(
+            "`fleet_keys` needs `mode = \"migrate\"`: a connection of a base's own address ends with \
+             that base"
+                .to_owned(),
+        );
+    }
     if (route == RouteMode::Hook) == settings.hook.is_empty() {
         return contradiction(
             "`route = \"hook\"` and `hook = [\"COMMAND\"]` belong together".to_owned(),
@@ -312,6 +327,7 @@ mod tests {
             (format!("[handoff]\nmode = \"migrate\"\n{good}"), "[[mobiles]]"),
             (format!("[handoff]\nroute = \"announce\"\n{good}"), "interface"),
             (format!("[handoff]\nroute = \"hook\"\n{good}"), "hook"),
+            (format!("[handoff]\nfleet_keys = [\"fleet.key\"]\n{good}"), "migrate"),
             (format!("[handoff]\nhook = [\"x\"]\n{good}"), "hook"),
             (format!("{good}{good}"), "twice"),
             (peer(2, "address = \"0.0.0.0:4434\""), "cannot be reached"),

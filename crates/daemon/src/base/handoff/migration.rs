@@ -9,14 +9,15 @@ use lasthop_kernel::reactor::Reactor;
 use lasthop_kernel::tcp::{self, Socket};
 use lasthop_kernel::turn::Source;
 use lasthop_migrate::{
-    self as migrate, Admin, Dumped, Failed, Flow, Image, MigrateError, RouteMode, Routing,
+    self as migrate, Admin, Claim, Dumped, Failed, Flow, Image, MigrateError, RouteMode, Routing,
 };
-use lasthop_session::{ConnId, SessionId};
+use lasthop_session::{ConnId, Orphan, SessionId};
 use lasthop_units::{Duration, Time, gather};
 
 use super::{Fallback, HandoffFile, MobileEntry, Mode};
 use crate::base::BaseConfig;
 use crate::base::exits::{Done, Helper};
+use crate::base::fleet::FleetKeys;
 use crate::error::RunError;
 use crate::relay::{Paused, Relay};
 
@@ -24,12 +25,17 @@ use crate::relay::{Paused, Relay};
 /// for that, and it costs what waits a moment.
 const ANSWER_DELAY: Duration = Duration::from_millis(200);
 
+/// How long fixed hosts may take to say what they have.
+const CLAIM_PATIENCE: std::time::Duration = std::time::Duration::from_secs(1);
+
 /// A dumped connection, or why it was not; the relay if it goes on.
 pub(super) type Outcome = (ConnId, String, Result<Dumped, (Option<Relay>, MigrateError)>);
 
 /// What moves wired connections.
 pub(in crate::base) struct Migration {
     helper: Helper,
+    /// By which connections are taken over whose base is dead.
+    fleet: Option<FleetKeys>,
     routing: Routing,
     /// From where mobiles' connections leave.
     addresses: BTreeMap<PublicKey, Vec<IpAddr>>,
@@ -92,7 +98,8 @@ impl Migration {
     /// The same for another worker of the base, whose way to the helper this is. It has moved nothing yet.
     pub(in crate::base) fn beside(&self, helper: &Helper) -> Self {
         let (addresses, routed) = (self.addresses.clone(), self.routed.clone());
-        Self::over(helper.clone(), self.routing.clone(), addresses, routed)
+        let fleet = self.fleet.clone();
+        Self { fleet, ..Self::over(helper.clone(), self.routing.clone(), addresses, routed) }
     }
 
     /// Nothing has moved.
@@ -104,6 +111,7 @@ impl Migration {
     ) -> Self {
         Self {
             helper,
+            fleet: None,
             routing,
             addresses,
             routed,
@@ -119,6 +127,7 @@ impl Migration {
         settings: &HandoffFile,
         config: &BaseConfig,
         helper: Option<&Helper>,
+        fleet: Option<FleetKeys>,
     ) -> Option<Self> {
         let mobiles = &config.mobiles;
         if settings.mode() != Mode::Migrate {
@@ -147,7 +156,7 @@ impl Migration {
         let addresses = gather(mobiles.iter().map(|m| (m.key.0, m.address.clone())));
         let routed = mobiles.iter().map(|m| (m.key.0, [&m.address, config.routed_tun(m)].concat()));
         let routed = gather(routed);
-        Some(Self::over(helper, routing, addresses, routed))
+        Some(Self { fleet, ..Self::over(helper, routing, addresses, routed) })
     }
 
     /// Whether packets for mobiles' addresses are to come here, and nothing has them come.
@@ -282,6 +291,48 @@ impl Migration {
             Some(Done::Restored(session, outcomes.collect()))
         });
         self.stay(session);
+    }
+
+    /// Whether connections are taken over from bases that are dead.
+    pub(super) fn takes_over(&self) -> bool {
+        self.fleet.is_some()
+    }
+
+    /// Has the fixed hosts of connections asked whose base is dead, once packets for their mobile come here. What they say is
+    /// [told](Done::Claimed).
+    pub(super) fn claim(&mut self, session: SessionId, mobile: PublicKey, orphans: &[Orphan]) {
+        self.end_move(mobile);
+        let own = self.addresses.get(&mobile).cloned().unwrap_or_default();
+        let claim = |orphan: &Orphan| {
+            let ticket = self.fleet.as_ref()?.open(&mobile, orphan.conn, &orphan.ticket)?;
+            let is_own = own.contains(&ticket.flow().local.ip().to_canonical());
+            is_own.then(|| Claim {
+                ticket,
+                received: orphan.received,
+                received_end: orphan.received_end,
+                kept: orphan.kept,
+                sent: orphan.sent,
+                sent_end: orphan.sent_end,
+            })
+        };
+        let claims: Vec<Option<Claim>> = orphans.iter().map(claim).collect();
+        let begun = self.helper.run_beside("claim", move || {
+            let genuine: Vec<Claim> = claims.iter().flatten().cloned().collect();
+            let mut answers = migrate::claim_all(&genuine, CLAIM_PATIENCE).into_iter();
+            let answer = |claim: Option<Claim>| match (claim, answers.next()?) {
+                (Some(_), Ok(claimed)) => Some(claimed),
+                (Some(claim), Err(error)) => {
+                    let to = claim.ticket.flow().remote;
+                    tracing::warn!(%to, %error, "a connection of a dead base cannot go on");
+                    None
+                }
+                (None, _) => None,
+            };
+            Done::Claimed(session, claims.into_iter().map(answer).collect())
+        });
+        if let Err(error) = begun {
+            tracing::warn!(%error, "connections of a dead base cannot go on");
+        }
     }
 
     /// A session has come. It may have come home without having been anywhere.
@@ -487,6 +538,7 @@ mod tests {
                 let [its, another] = [1, 2].map(|n| *Keypair::generate(Seed::from_u64(n)).public());
                 let mut migration = Migration {
                     helper: worker.handle().clone(),
+                    fleet: None,
                     routing: Routing::new(RouteMode::None, None, vec![]).unwrap(),
                     addresses: BTreeMap::from([(its, vec![own]), (another, vec![other])]),
                     routed: BTreeMap::new(),

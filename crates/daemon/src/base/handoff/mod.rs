@@ -13,9 +13,9 @@ use lasthop_control::{Handoffs as HandoffCounters, PeerReport};
 use lasthop_hop::seal::{Keypair, PublicKey};
 use lasthop_kernel::log_limit::LogLimit;
 use lasthop_kernel::slab::Key;
-use lasthop_migrate::{Dumped, Failed};
+use lasthop_migrate::{Claimed, Dumped, Failed, Flow};
 use lasthop_session::handoff::{self, BaseKeys};
-use lasthop_session::station::{self, Note, NoteKind, Station};
+use lasthop_session::station::{self, Note, NoteKind, Reclaimed, Station};
 use lasthop_session::{Event, Session, SessionId};
 use lasthop_units::{Bytes, Time};
 use lasthop_wire::packet::Packet;
@@ -70,7 +70,9 @@ impl Handoffs {
         }
         let config_of_base = handoff::Config::base().over_streams();
         let memory_max = config_of_base.memory_max.min(memory);
-        let patience = handoff::Config { memory_max, ..config_of_base };
+        let takes_over = migration.as_ref().is_some_and(Migration::takes_over);
+        let take_over = takes_over.then(|| config.settings.take_over().0);
+        let patience = handoff::Config { memory_max, take_over, ..config_of_base };
         Self {
             station: Station::new(patience, own, authority),
             means: HandoffContext { config, migration, strays: Strays::default() },
@@ -284,6 +286,22 @@ impl Handoffs {
         station.handle_restored(&mut BaseWires { core, means }, session, made);
     }
 
+    /// Fixed hosts of a session's connections were asked what they have.
+    pub(super) fn handle_claimed(
+        &mut self,
+        core: &mut Core,
+        session: SessionId,
+        claimed: Vec<Option<Claimed>>,
+    ) {
+        let (now, Self { station, means, .. }) = (core.now, &mut *self);
+        let reclaimed = |Claimed { image, up, up_end }| {
+            let Flow { local, remote } = image.flow();
+            Reclaimed { local, remote, up, up_end, image: image.encode() }
+        };
+        let reclaimed = claimed.into_iter().map(|claimed| claimed.map(reclaimed)).collect();
+        station.handle_reclaimed(&mut BaseWires { core, means }, now, session, reclaimed);
+    }
+
     /// Runs the machine and sends its messages; true if there may be more.
     pub(super) fn advance(&mut self, core: &mut Core) -> bool {
         let (now, mut some) = (core.now, false);
@@ -349,6 +367,9 @@ impl Handoffs {
             }
             NoteKind::Received(bytes) => tracing::debug!(%session, bytes, "session state received"),
             NoteKind::TakenOver(mobile) => tracing::info!(%session, %mobile, "session taken over"),
+            NoteKind::Orphaned { taken, lost } => {
+                tracing::warn!(%session, taken, lost, "its base is dead: connections go on from what the mobile has");
+            }
             NoteKind::NotReceived(mobile, reason) => {
                 tracing::warn!(%session, %mobile, %reason, "handoff failed: session state not received");
             }

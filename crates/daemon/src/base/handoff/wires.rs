@@ -9,9 +9,10 @@ use lasthop_kernel::tcp::{self, Socket};
 use lasthop_kernel::turn::Source;
 use lasthop_migrate::{self as migrate, Failed, MigrateError};
 use lasthop_session::station::{
-    Associations, Bridge, Counts, Dumped, Ended, Farewell, Fate, Name, Restored, SocketState, Wires,
+    Associations, Bridge, Counts, Dumped, Ended, Farewell, Fate, Name, Reclaimed, Restored,
+    SocketState, Wires,
 };
-use lasthop_session::{ConnId, ResetReason, Session, SessionId, Target};
+use lasthop_session::{ConnId, Orphan, ResetReason, Session, SessionId, Target};
 use lasthop_units::Bytes;
 
 use super::strays::Strays;
@@ -214,8 +215,9 @@ impl Wires<PublicKey, BaseAssociationId, Key> for BaseWires<'_> {
     fn reset(&mut self, socket: Key) {
         let Some(connection) = self.core.remove(socket) else { return };
         match connection.phase {
-            Phase::Relaying(relay) => {
+            Phase::Relaying(mut relay) => {
                 let reset = !relay.is_over();
+                relay.leave();
                 relay.close(self.core.now, &mut self.core.reactor, reset);
             }
             Phase::Waiting(waiting) => waiting.end(&mut self.core.reactor),
@@ -272,6 +274,21 @@ impl Wires<PublicKey, BaseAssociationId, Key> for BaseWires<'_> {
                 let why = || Some(Err("this base does not migrate".to_owned()));
                 Some(images.iter().map(|_| why()).collect())
             }
+        }
+    }
+
+    fn reclaim(
+        &mut self,
+        session: SessionId,
+        mobile: PublicKey,
+        orphans: &[Orphan],
+    ) -> Option<Vec<Option<Reclaimed>>> {
+        match &mut self.means.migration {
+            Some(migration) if !orphans.is_empty() => {
+                migration.claim(session, mobile, orphans);
+                None
+            }
+            _ => Some(Vec::new()),
         }
     }
 
@@ -335,6 +352,7 @@ impl Wires<PublicKey, BaseAssociationId, Key> for BaseWires<'_> {
 
 /// What happened so far, for a report.
 pub(super) fn counters(counts: Counts) -> Counters {
-    let Counts { here, given, anchored, migrated, lost, refused } = counts;
-    Counters { here, given, anchored, migrated, lost, refused }
+    let Counts { here, given, anchored, migrated, lost, refused, orphans_taken, orphans_lost } =
+        counts;
+    Counters { here, given, anchored, migrated, lost, refused, orphans_taken, orphans_lost }
 }

@@ -138,7 +138,9 @@ impl Roaming {
                     guest.greeted |= guest.pair == self.pair;
                 }
             }
-            MobileEvent::Refused { .. } | MobileEvent::Unexpected { .. } => {}
+            MobileEvent::Refused { .. }
+            | MobileEvent::TakeOver
+            | MobileEvent::Unexpected { .. } => {}
             MobileEvent::Broken(_) => {
                 assert!(!self.panics_on_broken, "{event:?} at {:?}", self.now);
                 self.broken += 1;
@@ -245,6 +247,7 @@ impl Roaming {
             BaseEvent::Resumed { .. }
             | BaseEvent::Lost { .. }
             | BaseEvent::Expired(_)
+            | BaseEvent::TakeOver { .. }
             | BaseEvent::Refused { .. } => {}
         }
     }

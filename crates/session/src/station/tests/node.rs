@@ -3,7 +3,7 @@
 use super::*;
 use crate::handoff::tests::{Wired, bound};
 use crate::memory::End;
-use crate::{Refusal, Target};
+use crate::{Orphan, Refusal, Target};
 
 /// Then an association is over from whose other end nothing comes.
 const SILENCE: Duration = Duration::from_secs(8);
@@ -36,9 +36,10 @@ pub(super) struct Node {
 }
 
 impl Node {
-    pub(super) fn new(name: u32) -> Self {
+    pub(super) fn new(name: u32, take_over: Option<Duration>) -> Self {
+        let config = Config { take_over, ..Config::base() };
         Self {
-            station: Station::new(Config::base(), name, Toy { own: name }),
+            station: Station::new(config, name, Toy { own: name }),
             sockets: Sockets { name, ..Sockets::default() },
         }
     }
@@ -84,6 +85,8 @@ pub(super) enum Job {
     Dump(SessionId, Vec<(usize, ConnId)>),
     /// Wired halves that are being made.
     Restore(SessionId, Vec<Vec<u8>>),
+    /// Fixed hosts that are asked what they have.
+    Reclaim(SessionId, Vec<Orphan>),
 }
 
 impl Sockets {
@@ -113,7 +116,7 @@ impl Sockets {
 
 /// What all bases share.
 pub(super) struct Around {
-    mode: Mode,
+    pub(super) mode: Mode,
     limits: Limits,
     pub(super) pairs: Vec<Pair>,
     /// Connections as the fixed host knows them: one more wherever a base asks for one anew.
@@ -130,9 +133,25 @@ pub(super) struct Around {
     pub(super) slow: bool,
     /// Whether what one session tells another comes to it after the station has acted, too, and not only before.
     pub(super) mixed: bool,
+    /// Bases give tickets, and take over from each other.
+    pub(super) fleet: bool,
+    /// Those that are dead; or cut off, and alive.
+    pub(super) dead: BTreeMap<u32, Death>,
+    /// Which base took the connection over, by its place among the flows: no other one has its packets.
+    owners: BTreeMap<usize, u32>,
     pub(super) dumped: usize,
     pub(super) spliced: usize,
+    pub(super) taken: usize,
     sockets: u64,
+}
+
+/// How a base is dead for all others.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Death {
+    /// It does nothing any more.
+    Killed,
+    /// It goes on by itself.
+    Cut,
 }
 
 impl Around {
@@ -152,8 +171,12 @@ impl Around {
             ready: true,
             slow: false,
             mixed: false,
+            fleet: false,
+            dead: BTreeMap::new(),
+            owners: BTreeMap::new(),
             dumped: 0,
             spliced: 0,
+            taken: 0,
             sockets: 0,
         }
     }
@@ -161,6 +184,11 @@ impl Around {
     /// What fixed hosts know of a connection.
     pub(super) fn flows_of(&self, conn: ConnId) -> impl Iterator<Item = &Wired> {
         self.flows.iter().filter(move |(of, _)| *of == conn).map(|(_, wired)| wired)
+    }
+
+    /// A base has a connection's packets: it is alive, and no other one has taken the connection over.
+    fn has_packets(&self, base: u32, flow: usize) -> bool {
+        !self.dead.contains_key(&base) && self.owners.get(&flow).is_none_or(|owner| *owner == base)
     }
 
     pub(super) fn pair(&mut self) -> usize {
@@ -205,6 +233,10 @@ impl NodeWires<'_> {
                 self.around.spoiled.insert(conn);
                 return (conn, Dumped::Lost);
             }
+            if !self.around.has_packets(self.sockets.name, flow) {
+                // Another base has taken it over, and has all that comes of it.
+                return (conn, Dumped::Lost);
+            }
             self.around.dumped += 1;
             let wired = &mut self.around.flows[flow].1;
             if wired.up_ended {
@@ -213,10 +245,33 @@ impl NodeWires<'_> {
                 (wired.down, wired.down_ended) = (wired.down + REST, true);
                 return (conn, Dumped::Rest(rest));
             }
-            let image = [&flow.to_be_bytes()[..], &wired.encode()].concat();
+            let image = [&flow.to_be_bytes()[..], &[0], &wired.encode()].concat();
             (conn, Dumped::Image(image))
         };
         taken.into_iter().map(dump).collect()
+    }
+
+    /// What fixed hosts say of connections whose base is dead, and that this one takes over.
+    fn reclaimed(&mut self, orphans: Vec<Orphan>) -> Vec<Option<Reclaimed>> {
+        let reclaim = |orphan: Orphan| {
+            let ticket = orphan.ticket.expect("only those");
+            let flow = usize::from_be_bytes(ticket.as_bytes().try_into().expect("its number"));
+            let (conn, wired) = &mut self.around.flows[flow];
+            assert_eq!(conn.0, orphan.connection, "a ticket of another connection");
+            assert!(orphan.received <= wired.down as u64, "{conn} was never sent so much");
+            if (wired.up as u64) < orphan.kept {
+                // The base has told the mobile that it has what died with it.
+                self.around.spoiled.insert(*conn);
+                return None;
+            }
+            // What the mobile does not have the fixed host was never acknowledged.
+            let (down, down_ended) = (orphan.received as usize, orphan.received_end);
+            let held = Wired { down, down_ended, ..*wired };
+            let (up, up_end) = (wired.up as u64, wired.up_ended);
+            let image = [&flow.to_be_bytes()[..], &[1], &held.encode()].concat();
+            Some(Reclaimed { local: bound(), remote: bound(), up, up_end, image })
+        };
+        orphans.into_iter().map(reclaim).collect()
     }
 
     /// Wired halves that are made anew, by the fixed host's connections.
@@ -224,12 +279,18 @@ impl NodeWires<'_> {
         let make = |image: Vec<u8>| {
             let (flow, image) = image.split_first_chunk().expect("its number");
             let flow = usize::from_be_bytes(*flow);
-            let (conn, wired) = &self.around.flows[flow];
+            let (taken, image) = image.split_first().expect("whether it was taken over");
+            let (conn, wired) = &mut self.around.flows[flow];
             if !self.around.ready {
                 self.around.spoiled.insert(*conn);
                 return None;
             }
+            if *taken == 1 {
+                self.around.taken += 1;
+                *wired = Wired::decode(image);
+            }
             assert_eq!(&wired.encode()[..], image, "two bases use {conn}");
+            self.around.owners.insert(flow, self.sockets.name);
             Some(flow)
         };
         images.into_iter().map(make).collect()
@@ -265,15 +326,28 @@ impl NodeWires<'_> {
             if accept {
                 let socket = self.sockets.all.get_mut(&n).expect("it is here");
                 socket.kind = Kind::Relays;
-                self.around.flows[socket.flow].1.accepted = true;
+                let flow = socket.flow;
+                self.around.flows[flow].1.accepted = true;
                 let (session, mut hop) = self.session(at).expect("it is here");
                 session.accept(&mut hop, conn, bound());
+                self.give_ticket(at, conn, flow);
             } else {
                 self.around.spoiled.insert(conn);
                 self.sockets.take(n);
                 let (session, mut hop) = self.session(at).expect("it is here");
                 session.refuse(&mut hop, conn, Refusal::Refused);
             }
+        }
+    }
+
+    /// The mobile keeps what it takes to go on with a connection elsewhere.
+    fn give_ticket(&mut self, at: At, conn: ConnId, flow: usize) {
+        let (now, fleet) = (self.now, self.around.fleet);
+        if let Some((session, hop)) = self.session(at).filter(|_| fleet) {
+            let ticket = Ticket::new(&flow.to_be_bytes()).expect("short");
+            let mut message = vec![];
+            TicketMessage { connection: conn.0, ticket }.encode(&mut message);
+            let _ = session.send_message(now, hop, &message);
         }
     }
 
@@ -289,6 +363,9 @@ impl NodeWires<'_> {
     /// Bytes pass between a wired half here and the fixed host.
     pub(super) fn relay(&mut self, conn: ConnId, up: usize, down: usize, app: Option<&App>) {
         let Some((at, flow)) = self.relaying(conn) else { return };
+        if !self.around.has_packets(self.sockets.name, flow) {
+            return;
+        }
         let (_, mut wired) = self.around.flows[flow];
         let Some((session, hop)) = self.session(at) else { return };
         let piece = session.received(hop, conn);
@@ -312,6 +389,9 @@ impl NodeWires<'_> {
     /// The fixed host ends its direction, if its wired half is in use here.
     pub(super) fn end(&mut self, conn: ConnId) {
         let Some((at, flow)) = self.relaying(conn) else { return };
+        if !self.around.has_packets(self.sockets.name, flow) {
+            return;
+        }
         self.around.flows[flow].1.down_ended = true;
         if let Some((session, mut hop)) = self.session(at) {
             session.finish(&mut hop, conn);
@@ -459,7 +539,8 @@ impl Wires<u32, At, u64> for NodeWires<'_> {
         let over = wired.up_ended && wired.down_ended;
         // A base that was restarted may have connected anew.
         let is_only = self.around.flows_of(socket.conn).count() == 1;
-        let is_harmless = over || !is_only || !matches!(socket.kind, Kind::Relays);
+        let is_own = self.around.has_packets(self.sockets.name, socket.flow);
+        let is_harmless = over || !is_only || !is_own || !matches!(socket.kind, Kind::Relays);
         let spoiled = self.around.spoiled.contains(&socket.conn);
         assert!(is_harmless || spoiled, "{} is reset at {}", socket.conn, self.sockets.name);
     }
@@ -503,8 +584,25 @@ impl Wires<u32, At, u64> for NodeWires<'_> {
         Some(self.made(images))
     }
 
+    fn reclaim(
+        &mut self,
+        session: SessionId,
+        mobile: u32,
+        orphans: &[Orphan],
+    ) -> Option<Vec<Option<Reclaimed>>> {
+        assert_eq!(mobile, MOBILE);
+        if self.around.slow {
+            self.sockets.jobs.push_back(Job::Reclaim(session, orphans.to_vec()));
+            return None;
+        }
+        Some(self.reclaimed(orphans.to_vec()))
+    }
+
     fn install(&mut self, id: At, Restored { conn, ended, .. }: Restored, flow: usize) {
         let spoiled = self.around.spoiled.contains(&conn);
+        if ended.is_none() {
+            self.give_ticket(id, conn, flow);
+        }
         match ended {
             None => self.add(conn, id, Kind::Relays, flow),
             Some(Ended::Whole) => self.around.flows[flow].1.up_ended = true,
@@ -598,6 +696,10 @@ pub(super) fn finish_job(station: &mut Base, world: &mut NodeWires<'_>) {
         Some(Job::Restore(session, images)) => {
             let made = world.made(images);
             station.handle_restored(world, session, made);
+        }
+        Some(Job::Reclaim(session, orphans)) => {
+            let reclaimed = world.reclaimed(orphans);
+            station.handle_reclaimed(world, now, session, reclaimed);
         }
         None => {}
     }

@@ -19,6 +19,8 @@ struct Run {
     unready: f64,
     /// What decides when a base hears of what took its time, if anything does.
     late: Option<Numbers>,
+    /// What decides when a base dies, if any does.
+    deaths: Option<Numbers>,
 }
 
 impl Run {
@@ -37,7 +39,7 @@ impl Run {
         let restless = dice.uniform();
         let fragile = if dice.chance(0.3) { dice.uniform() * 0.4 } else { 0.0 };
         let unready = if dice.chance(0.2) { dice.uniform() } else { 0.0 };
-        Self { world, dice, restless, fragile, unready, late: None }
+        Self { world, dice, restless, fragile, unready, late: None, deaths: None }
     }
 
     /// The same, but to dump and to restore wired halves takes time, at times.
@@ -64,6 +66,43 @@ impl Run {
         }
     }
 
+    /// Bases give tickets, and die and are cut off, at times.
+    fn mortal(seed: u64) -> Self {
+        let mut run = Self::varied(seed);
+        run.world.around.mode = Mode::Migrate;
+        run.world = run.world.as_fleet();
+        run.deaths = Some(Seed::from_u64(seed).stream("deaths"));
+        (run.fragile, run.unready) = (0.0, 0.0);
+        run
+    }
+
+    /// A base dies, its mobile goes elsewhere, or it comes back.
+    fn step_deaths(&mut self) {
+        let Some(deaths) = &mut self.deaths else { return };
+        let world = &mut self.world;
+        let dead = world.around.dead.keys().next().copied();
+        match dead {
+            None if deaths.chance(0.02) && !world.mobile.is_pending() => {
+                let base = if deaths.chance(0.8) { world.at } else { 1 + deaths.below(3) as u32 };
+                let how = if deaths.chance(0.5) { Death::Killed } else { Death::Cut };
+                world.die(base, how);
+                world.crashes += 1;
+            }
+            Some(base) if world.at == base && deaths.chance(0.2) => {
+                let other = 1 + (base + deaths.below(2) as u32) % 3;
+                world.mobile.handle_upcall(world.now, other);
+                if deaths.chance(0.3) {
+                    let now = world.now;
+                    world.node(other).station.unreachable(now, base);
+                }
+            }
+            Some(base) if world.at != base && !world.mobile.is_pending() && deaths.chance(0.03) => {
+                world.return_to_life(base);
+            }
+            _ => {}
+        }
+    }
+
     fn pick(&mut self) -> Option<ConnId> {
         let n = self.world.apps.len() as u64;
         self.world.apps.keys().nth(self.dice.below(n.max(1)) as usize).copied()
@@ -71,6 +110,7 @@ impl Run {
 
     fn step(&mut self) {
         self.step_late();
+        self.step_deaths();
         let (n, m) = (1 + self.dice.below(600) as usize, 1 + self.dice.below(600) as usize);
         let (kind, base) = (self.dice.below(100), 1 + self.dice.below(3) as u32);
         let id = self.pick();
@@ -91,7 +131,7 @@ impl Run {
             }
             (43..57, Some(id)) => world.relay(id, n, m),
             (57, Some(id)) => world.end(id),
-            (58..62, _) if self.dice.chance(self.restless) => {
+            (58..62, _) if self.dice.chance(self.restless) && world.around.dead.is_empty() => {
                 world.mobile.handle_upcall(world.now, base);
             }
             (62, _) if self.dice.chance(self.fragile) => world.crash(base),
@@ -116,6 +156,13 @@ impl Run {
     fn drain(&mut self) {
         let world = &mut self.world;
         (world.around.ready, world.around.slow) = (true, false);
+        if let Some(base) = world.around.dead.keys().next().copied() {
+            if world.at == base {
+                world.mobile.handle_upcall(world.now, 1 + base % 3);
+                world.run(2000 * MS);
+            }
+            world.return_to_life(base);
+        }
         let mut rest = 1000;
         for _ in 0..3000 {
             world.run(20 * MS);
@@ -193,6 +240,29 @@ fn what_arrives_is_what_was_sent_wherever_wired_halves_are() {
         total(4),
     );
     assert!(resumed > count && spliced > count && dumped > count || count < 100, "too little");
+}
+
+/// Whichever base dies or is cut off, and comes back: what cannot go on is reset, and of what goes on nothing is wrong, lost
+/// or doubled.
+#[test]
+fn what_arrives_is_what_was_sent_whichever_base_dies() {
+    let seeds = lasthop_testing::schedules(600);
+    let count = seeds.end - seeds.start;
+    let ran = lasthop_testing::run_all(seeds, |seed| {
+        let world = run(seed, Run::mortal).world;
+        let counts = world.nodes.iter().map(|node| node.station.counts());
+        let (taken, lost) = counts.fold((0, 0), |(taken, lost), counts| {
+            (taken + counts.orphans_taken as usize, lost + counts.orphans_lost as usize)
+        });
+        [world.resumed, world.crashes, taken, lost, world.broken]
+    });
+    let total = |of: usize| ran.iter().map(|counts| counts[of]).sum::<usize>() as u64;
+    let [resumed, deaths, taken, lost, broken] = [0, 1, 2, 3, 4].map(total);
+    std::println!(
+        "{count} schedules: {resumed} handoffs, {deaths} bases dead, {taken} connections taken over and {lost} not; \
+         {broken} broken sessions"
+    );
+    assert!(deaths > count && taken > count && resumed > count || count < 100, "too little");
 }
 
 /// Schedules that showed a defect each, beyond those that every run has.

@@ -76,6 +76,8 @@ messages! {
     Attach = 35 { warrant: "warrant" };
     Attached = 36;
     Here = 37 { since: GENERATION };
+    TakeOver = 38;
+    Orphans = 39 { last: "flags", orphans: "count" };
 }
 
 /// Where a warrant follows, the copy that there is not is said to be none.

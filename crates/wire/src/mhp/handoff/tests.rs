@@ -25,6 +25,30 @@ fn handover(copy: Option<CopyName>, warrant: Option<Warrant>) -> Message<'static
     Message::Handover { limit: 1 << 24, piece: 1100, window: 32, since: 3, copy, warrant }
 }
 
+fn orphans() -> Vec<Orphan> {
+    let ticket = Ticket::new(b"sealed");
+    let one = Orphan {
+        connection: 6,
+        received: 1 << 40,
+        received_end: true,
+        kept: 3,
+        sent: 9,
+        sent_end: false,
+        asking: true,
+        ticket: None,
+    };
+    let other = Orphan {
+        received_end: false,
+        sent_end: true,
+        asking: false,
+        ticket: ticket.clone(),
+        ..one.clone()
+    };
+    let mut all = vec![Orphan { ticket, ..one.clone() }; ORPHANS_MAX];
+    (all[1], all[2]) = (one, other);
+    all
+}
+
 fn messages() -> Vec<Message<'static>> {
     vec![
         Message::Greet { holder: name(b"base 1"), since: 2, grants: vec![] },
@@ -51,6 +75,9 @@ fn messages() -> Vec<Message<'static>> {
         Message::Attach { warrant: warrant() },
         Message::Attached,
         Message::Here { since: 4 },
+        Message::TakeOver,
+        Message::Orphans { last: 1, orphans: vec![] },
+        Message::Orphans { last: 0, orphans: orphans() },
         Message::Committed { generation: 6 },
         Message::Superseded { generation: 6 },
         Message::Moved { to: name(&[0; MAX_BASE_NAME_LEN]), since: 9 },
@@ -90,8 +117,8 @@ fn a_newer_datagram_is_read_as_far_as_it_is_known_or_refused_by_name() {
     assert!(Datagram::decode(&bytes).is_ok());
     bytes[0] = 2;
     assert_eq!(Datagram::decode(&bytes), Err(MhpError::Version(2)));
-    bytes[..2].copy_from_slice(&[1, 39]);
-    assert_eq!(Datagram::decode(&bytes), Err(MhpError::Type(39)));
+    bytes[..2].copy_from_slice(&[1, 40]);
+    assert_eq!(Datagram::decode(&bytes), Err(MhpError::Type(40)));
     assert_eq!(BaseName::new(&[0; MAX_BASE_NAME_LEN + 1]), None);
 }
 
@@ -148,15 +175,11 @@ fn every_stream_message_comes_back() {
         ended: true,
         asking: None,
         turn: 3,
-        takeover: None,
     };
-    let ticket = Ticket::new(b"sealed").expect("short");
-    let takeover = Some(Takeover { sent: 70, sent_end: true, ticket });
     let asking = |source| Some(Asking { opening: Opening::Early, target: target(), source });
     let all = [
         mhp::Message::Reopen(Reopen { asking: asking(None), ended: false, ..reopen.clone() }),
         mhp::Message::Reopen(Reopen { asking: asking(bound), ..reopen.clone() }),
-        mhp::Message::Reopen(Reopen { takeover, ..reopen.clone() }),
         mhp::Message::Reopen(reopen),
         mhp::Message::Continue { from: 1 << 50 },
         mhp::Message::Reopened(Reopened {

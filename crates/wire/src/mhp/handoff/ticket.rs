@@ -6,7 +6,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use super::super::field::{Field, Reader, put};
+use super::super::field::{Field, Reader, flag, put};
 use super::super::{HEADER_LEN, MhpError, VERSION};
 use super::{COMMON_LEN, Envelope};
 
@@ -42,18 +42,68 @@ impl Field<'_> for Ticket {
     }
 }
 
-/// What it takes, beside what [`Reopen`](super::Reopen) says, to go on with a connection whose base has died.
+/// A connection of a mobile's, which goes on though its base has died. Offsets count the application's bytes.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Takeover {
-    /// Behind the last byte of the connection that the mobile has ever sent.
+pub struct Orphan {
+    /// Which.
+    pub connection: u64,
+    /// Bytes of the fixed host's that the mobile has.
+    pub received: u64,
+    /// It has the fixed host's end, too.
+    pub received_end: bool,
+    /// The first byte for the fixed host that the mobile still has.
+    pub kept: u64,
+    /// Behind the last byte that it has ever sent.
     pub sent: u64,
-    /// It has sent its end there.
+    /// It has sent its end.
     pub sent_end: bool,
-    /// What the base has made of the connection.
-    pub ticket: Ticket,
+    /// Its opening has no answer, and nothing was sent behind it: it can be opened anew.
+    pub asking: bool,
+    /// What the base has made of the connection, if it has.
+    pub ticket: Option<Ticket>,
 }
 
-/// Base to mobile: keep this for as long as the connection lasts.
+/// Connections that one [`Message::Orphans`](super::Message::Orphans) tells of at most.
+pub const ORPHANS_MAX: usize = 40;
+
+const FLAG_RECEIVED_END: u8 = 1;
+const FLAG_SENT_END: u8 = 2;
+const FLAG_ASKING: u8 = 4;
+
+impl Field<'_> for Vec<Orphan> {
+    fn put(&self, out: &mut Vec<u8>) {
+        let orphans = &self[..self.len().min(ORPHANS_MAX)];
+        out.push(orphans.len() as u8);
+        for orphan in orphans {
+            let Orphan { connection, received, kept, sent, ticket, .. } = orphan;
+            let flags = flag(orphan.received_end, FLAG_RECEIVED_END)
+                | flag(orphan.sent_end, FLAG_SENT_END)
+                | flag(orphan.asking, FLAG_ASKING);
+            put!(out, connection, received, kept, sent, flags);
+            ticket.as_ref().unwrap_or(&Ticket(Box::default())).put(out);
+        }
+    }
+
+    fn take(body: &mut Reader<'_>, what: &'static str) -> Result<Self, MhpError> {
+        let count: u8 = body.get(what)?;
+        if usize::from(count) > ORPHANS_MAX {
+            return Err(MhpError::TooLong(usize::from(count)));
+        }
+        let one = |_| {
+            let (connection, received) = body.get("connection")?;
+            let (kept, sent) = body.get("connection's bytes")?;
+            let flags: u8 = body.get("connection's flags")?;
+            let is = |flag| flags & flag != 0;
+            let ticket = Some(body.get::<Ticket>("ticket")?).filter(|t| !t.as_bytes().is_empty());
+            let (received_end, sent_end) = (is(FLAG_RECEIVED_END), is(FLAG_SENT_END));
+            let asking = is(FLAG_ASKING);
+            Ok(Orphan { connection, received, received_end, kept, sent, sent_end, asking, ticket })
+        };
+        (0..count).map(one).collect()
+    }
+}
+
+/// Base to mobile: keep this for as long as the connection is here.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TicketMessage {
     /// Which.
