@@ -11,7 +11,7 @@ use lasthop_fuzz::{
     mobile_tcp_packets, netlink, packet, scenario, socks5, split_tcp, srp, station, tcp,
     tcp_streams, udp_relay,
 };
-use lasthop_migrate::Image;
+use lasthop_migrate::{Image, Ticket};
 use lasthop_units::{Seed, Stream};
 use lasthop_wire::agent::{Connection, Message, Ranges};
 use lasthop_wire::ip::{Addresses, Header, Protocol};
@@ -331,7 +331,17 @@ fn images_of_connections() {
     ]
     .concat();
     assert!(Image::decode(&whole).is_ok(), "{:?}", Image::decode(&whole));
-    smoke("image", 2, image::run, &[&whole, &whole[..whole.len() - 3]]);
+    let ticket = [
+        &[1][..],
+        &ends,
+        &[0xb4, 0x0b, 1, 7, 9, 1, 1],
+        &number.repeat(3),
+        &[1, 0, 0, 0],
+        &text(b"cubic"),
+    ]
+    .concat();
+    assert!(Ticket::decode(&ticket).is_ok(), "{:?}", Ticket::decode(&ticket));
+    smoke("image", 2, image::run, &[&whole, &whole[..whole.len() - 3], &ticket]);
 }
 
 #[test]

@@ -5,10 +5,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use lasthop_kernel::sockopt::{self, Queue, Repair, SocketState};
 use rustix::event::{PollFd, PollFlags, Timespec};
-use rustix::net::{RecvFlags, sockopt as options};
+use rustix::net::RecvFlags;
 
 use super::error::MigrateError;
-use super::image::{Image, KeepAlive, QUEUE_MAX, Settings};
+use super::image::{Image, QUEUE_MAX};
+use super::settings::Settings;
 use super::{Admin, Flow};
 
 /// A queue is peeked from the beginning of its first buffer, part of which may be acknowledged
@@ -188,7 +189,8 @@ fn read(fd: BorrowedFd<'_>, flow: Flow, scratch: &mut Vec<u8>) -> Outcome {
     if unread.max(outstanding) as usize > QUEUE_MAX {
         return Err(MigrateError::State(TOO_LONG));
     }
-    let settings = settings(fd).map_err(MigrateError::kernel("read a connection's settings"))?;
+    let settings =
+        Settings::of(fd).map_err(MigrateError::kernel("read a connection's settings"))?;
     let mut over = false;
     let mut attempt = || -> io::Result<Option<Image>> {
         for _ in 0..ATTEMPTS {
@@ -378,24 +380,4 @@ fn poll(fd: BorrowedFd<'_>, flags: PollFlags) -> io::Result<PollFlags> {
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
     rustix::io::retry_on_intr(|| rustix::event::poll(&mut polled, Some(&now)))?;
     Ok(polled[0].revents())
-}
-
-fn settings(fd: BorrowedFd<'_>) -> io::Result<Settings> {
-    let seconds = |d: std::time::Duration| u32::try_from(d.as_secs()).unwrap_or(u32::MAX);
-    let keepalive = if options::socket_keepalive(fd)? {
-        Some(KeepAlive {
-            idle: seconds(options::tcp_keepidle(fd)?),
-            interval: seconds(options::tcp_keepintvl(fd)?),
-            count: options::tcp_keepcnt(fd)?,
-        })
-    } else {
-        None
-    };
-    Ok(Settings {
-        nodelay: options::tcp_nodelay(fd)?,
-        keepalive,
-        user_timeout: options::tcp_user_timeout(fd)?,
-        not_sent_low_water: socket2::SockRef::from(&fd).tcp_notsent_lowat()?,
-        congestion: options::tcp_congestion(fd)?,
-    })
 }

@@ -1,52 +1,32 @@
 //! All of one kernel TCP connection, as bytes that travel with a session's state.
 
 use lasthop_kernel::sockopt::Window;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::Flow;
+use super::settings::Settings;
 
 /// The form in which an image is written. A base refuses any other.
 const VERSION: u8 = 3;
 /// What each queue of an image may hold, bytes: as much as a whole session's state.
 pub(super) const QUEUE_MAX: usize = 16 << 20;
-/// The kernel keeps at most 15 bytes of a congestion control's name.
-const NAME_MAX: usize = 15;
 /// The largest scale of a window (RFC 7323, section 2.3).
 const SCALE_MAX: u8 = 14;
 
-/// Why bytes are not an image.
+/// Why bytes are not an [`Image`], or not a [`Ticket`](super::Ticket).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum ImageError {
     /// Another release wrote it in another form.
-    #[error("the image of a connection is of version {0}; this base reads version {VERSION}")]
+    #[error("a connection was written down in version {0}, which this base does not read")]
     Version(u8),
     /// It ends too early or goes on behind its end, or has another form.
-    #[error("the image of a connection cannot be read")]
+    #[error("what was written down of a connection cannot be read")]
     Malformed,
     /// A field has a value that it cannot have.
-    #[error("the image of a connection has a wrong {0}")]
+    #[error("what was written down of a connection has a wrong {0}")]
     Field(&'static str),
-}
-
-/// When the kernel asks a silent peer whether it lives (tcp(7)), in seconds and questions.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(super) struct KeepAlive {
-    pub(super) idle: u32,
-    pub(super) interval: u32,
-    pub(super) count: u32,
-}
-
-/// What was set on the socket.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(super) struct Settings {
-    pub(super) nodelay: bool,
-    pub(super) keepalive: Option<KeepAlive>,
-    /// Milliseconds; zero is the kernel's own.
-    pub(super) user_timeout: u32,
-    /// Bytes.
-    pub(super) not_sent_low_water: u32,
-    pub(super) congestion: String,
 }
 
 /// All of one kernel TCP connection.
@@ -123,76 +103,67 @@ impl Image {
     /// [`ImageError`]. What is read has sensible values; whether the kernel takes them is known
     /// when it is asked.
     pub fn decode(bytes: &[u8]) -> Result<Self, ImageError> {
-        let (version, image) = bytes.split_first().ok_or(ImageError::Malformed)?;
-        if *version != VERSION {
-            return Err(ImageError::Version(*version));
-        }
-        match postcard::take_from_bytes::<Self>(image) {
-            Ok((image, [])) => image.check(),
-            _ => Err(ImageError::Malformed),
-        }
+        read(VERSION, bytes).and_then(Self::check)
     }
 
     /// Refuses what no connection has.
     fn check(self) -> Result<Self, ImageError> {
-        let (send, receive) = self.scales.unwrap_or_default();
-        let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+        check(&self.flow, self.mss, self.scales, &self.settings)?;
         let queues = [&self.unread, &self.unacknowledged, &self.unsent];
-        let congestion = &self.settings.congestion;
-        let wrong = if !self.flow.is_sensible() {
-            "four-tuple"
-        } else if !(1..=u32::from(u16::MAX)).contains(&self.mss) {
-            "largest segment"
-        } else if send > SCALE_MAX || receive > SCALE_MAX {
-            "window scale"
-        } else if congestion.len() > NAME_MAX || !congestion.chars().all(plain) {
-            "congestion control"
-        } else if queues.iter().any(|queue| queue.len() > QUEUE_MAX) {
-            "queue"
-        } else {
-            return Ok(self);
-        };
-        Err(ImageError::Field(wrong))
+        if queues.iter().any(|queue| queue.len() > QUEUE_MAX) {
+            return Err(ImageError::Field("queue"));
+        }
+        Ok(self)
     }
+}
+
+/// Reads something of which the version stands in front, and nothing behind it.
+pub(super) fn read<T: DeserializeOwned>(version: u8, bytes: &[u8]) -> Result<T, ImageError> {
+    let (found, bytes) = bytes.split_first().ok_or(ImageError::Malformed)?;
+    if *found != version {
+        return Err(ImageError::Version(*found));
+    }
+    match postcard::take_from_bytes(bytes) {
+        Ok((all, [])) => Ok(all),
+        _ => Err(ImageError::Malformed),
+    }
+}
+
+/// Refuses what the ends of no connection agreed on.
+pub(super) fn check(
+    flow: &Flow,
+    mss: u32,
+    scales: Option<(u8, u8)>,
+    settings: &Settings,
+) -> Result<(), ImageError> {
+    let (send, receive) = scales.unwrap_or_default();
+    let wrong = if !flow.is_sensible() {
+        "four-tuple"
+    } else if !(1..=u32::from(u16::MAX)).contains(&mss) {
+        "largest segment"
+    } else if send > SCALE_MAX || receive > SCALE_MAX {
+        "window scale"
+    } else if !settings.is_sensible() {
+        "congestion control"
+    } else {
+        return Ok(());
+    };
+    Err(ImageError::Field(wrong))
 }
 
 #[cfg(test)]
 mod tests {
-    use std::net::{IpAddr, SocketAddr};
+    use std::net::IpAddr;
 
     use proptest::prelude::*;
 
+    use super::super::settings::some::{ends, settings};
     use super::*;
-
-    fn address() -> impl Strategy<Value = (SocketAddr, SocketAddr)> {
-        let v4 = (1u8..200, 1u16.., 1u8..200, 1u16..).prop_map(|(a, p, b, q)| {
-            (SocketAddr::from(([10, 0, 0, a], p)), SocketAddr::from(([192, 0, 2, b], q)))
-        });
-        let v6 = (1u16.., 1u16.., 1u16.., 1u16..).prop_map(|(a, p, b, q)| {
-            let at = |n, port| SocketAddr::from(([0x2001, 0xdb8, 0, 0, 0, 0, 0, n], port));
-            (at(a, p), at(b, q))
-        });
-        prop_oneof![v4, v6]
-    }
-
-    prop_compose! {
-        fn settings()(
-            nodelay: bool,
-            keepalive in prop::option::of(any::<(u32, u32, u32)>()),
-            user_timeout: u32,
-            not_sent_low_water: u32,
-            congestion in "[a-z0-9_-]{0,15}",
-        ) -> Settings {
-            let keepalive =
-                keepalive.map(|(idle, interval, count)| KeepAlive { idle, interval, count });
-            Settings { nodelay, keepalive, user_timeout, not_sent_low_water, congestion }
-        }
-    }
 
     prop_compose! {
         fn image()(
-            (local, remote) in address(),
-            ends: (bool, bool),
+            (local, remote) in ends(),
+            ended: (bool, bool),
             mss in 1u32..65_536,
             scales in prop::option::of((0u8..=14, 0u8..=14)),
             sack: bool,
@@ -207,8 +178,8 @@ mod tests {
             let (snd_wl1, snd_wnd, max_window, rcv_wnd, rcv_wup) = window;
             Image {
                 flow: Flow { local, remote },
-                received_end: ends.0,
-                sent_end: ends.1,
+                received_end: ended.0,
+                sent_end: ended.1,
                 mss,
                 scales,
                 sack,

@@ -21,10 +21,12 @@ mod image;
 mod message;
 mod restore;
 mod routing;
+mod settings;
 #[cfg(feature = "testing")]
 pub mod testing;
 #[cfg(test)]
 mod tests;
+mod ticket;
 mod worker;
 
 use std::io;
@@ -41,6 +43,7 @@ pub use self::image::{Image, ImageError};
 pub use self::message::Route;
 pub use self::restore::{restore_all, restore_unrouted};
 pub use self::routing::{RouteMode, Routing};
+pub use self::ticket::Ticket;
 pub use self::worker::{Handle, Worker};
 
 /// The four-tuple of a wired connection.

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use rustix::net::{SendFlags, Shutdown, sockopt as options};
 
 use super::error::MigrateError;
-use super::image::{Image, Settings};
+use super::image::Image;
 use super::message::{BUFFER_MAX, SocketRequest};
 use super::{Admin, Flow, bound_unread};
 
@@ -190,7 +190,7 @@ fn finish(fd: BorrowedFd<'_>, image: &Image) -> Result<(), MigrateError> {
     bound_unread(fd);
     // A socket that refuses one of these still carries bytes.
     let _ = nodelay;
-    let _ = apply(fd, &image.settings);
+    let _ = image.settings.apply(fd);
     if image.received_end {
         // Reads then end behind the last byte as they did before; nothing is sent.
         let _ = rustix::net::shutdown(fd, Shutdown::Read);
@@ -200,22 +200,6 @@ fn finish(fd: BorrowedFd<'_>, image: &Image) -> Result<(), MigrateError> {
             .map_err(|e| MigrateError::kernel("send the end once more")(e.into()))?;
     }
     Ok(())
-}
-
-fn apply(fd: BorrowedFd<'_>, settings: &Settings) -> io::Result<()> {
-    if !settings.congestion.is_empty() {
-        // One that this host does not have leaves the default in charge.
-        let _ = options::set_tcp_congestion(fd, &settings.congestion);
-    }
-    if settings.not_sent_low_water != 0 {
-        socket2::SockRef::from(&fd).set_tcp_notsent_lowat(settings.not_sent_low_water)?;
-    }
-    options::set_tcp_user_timeout(fd, settings.user_timeout)?;
-    let Some(keepalive) = settings.keepalive else { return Ok(()) };
-    options::set_socket_keepalive(fd, true)?;
-    options::set_tcp_keepidle(fd, Duration::from_secs(keepalive.idle.into()))?;
-    options::set_tcp_keepintvl(fd, Duration::from_secs(keepalive.interval.into()))?;
-    Ok(options::set_tcp_keepcnt(fd, keepalive.count)?)
 }
 
 /// Writes all of it at once: the socket has room.
