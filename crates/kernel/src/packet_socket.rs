@@ -112,6 +112,25 @@ pub fn open(kind: Type) -> io::Result<OwnedFd> {
     Ok(Socket::new(Domain::PACKET, kind.nonblocking(), None)?.into())
 }
 
+/// Opens a socket that gives every packet of one Ethernet type that the calling thread's network namespace receives, on
+/// whatever interface, and never waits. A packet begins with its own header: what is before that is left out. Of those that
+/// the program (classic BPF) lets pass none is lost that fits into `buffer` bytes.
+///
+/// # Errors
+///
+/// No permission (`CAP_NET_RAW`), or the kernel refuses the program.
+pub fn listen(
+    ethertype: u16,
+    program: &[libc::sock_filter],
+    buffer: libc::c_int,
+) -> io::Result<OwnedFd> {
+    let fd = open(Type::DGRAM)?;
+    grow_buffers(fd.as_fd(), buffer, buffer);
+    sockopt::attach(fd.as_fd(), libc::SO_ATTACH_FILTER, program)?;
+    bind(fd.as_fd(), &address(0, ethertype))?;
+    Ok(fd)
+}
+
 /// Large buffers need a privilege beyond that for raw frames; without, the usual limit holds.
 pub fn grow_buffers(fd: BorrowedFd<'_>, receive: libc::c_int, send: libc::c_int) {
     for (forced, usual, size) in [

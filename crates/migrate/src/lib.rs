@@ -5,7 +5,8 @@
 //! [`Admin`] asks, [`helper`] does. [`dump_all`] and [`restore_all`] turn connections into
 //! [`Image`]s and back; [`Routing`] has the packets for the mobile's address follow.
 //!
-//! So that a base may also die, [`ack_filter`] bounds what its kernel acknowledges at what the mobile has.
+//! So that a base may also die, [`ack_filter`] bounds what its kernel acknowledges at what the mobile has, and
+//! [`claim_all`] finds out for another base how far a connection is, from its [`Ticket`] and what its mobile says.
 //!
 //! The kernel must not answer for a connection while it is in no kernel: packets of its four-tuple
 //! are dropped in both directions from before it is read out until it stands elsewhere, so that no
@@ -13,6 +14,7 @@
 
 pub mod ack_filter;
 mod admin;
+mod claim;
 mod dump;
 mod error;
 pub mod helper;
@@ -36,6 +38,7 @@ use std::os::fd::AsFd;
 use serde::{Deserialize, Serialize};
 
 pub use self::admin::Admin;
+pub use self::claim::{Claim, ClaimError, Claimed, claim_all};
 pub use self::dump::{Dumped, Failed, dump_all};
 pub use self::error::MigrateError;
 pub use self::holding::{HeldFlow, Holding};

@@ -86,10 +86,14 @@ impl Injector {
     ///
     /// The kernel does not take it.
     pub fn send(&self, acknowledgement: &Acknowledgement) -> io::Result<()> {
-        let Acknowledgement { packet, to } = acknowledgement;
+        self.send_packet(&acknowledgement.packet, acknowledgement.to)
+    }
+
+    /// Sends a whole IP packet to a host; the port says nothing.
+    pub(crate) fn send_packet(&self, packet: &[u8], to: SocketAddr) -> io::Result<()> {
         let fd = if to.is_ipv4() { Some(&self.v4) } else { self.v6.as_ref() };
         let fd = fd.ok_or(io::ErrorKind::Unsupported)?;
-        rustix::net::sendto(fd, packet, SendFlags::DONTWAIT, to).map(drop).map_err(Into::into)
+        rustix::net::sendto(fd, packet, SendFlags::DONTWAIT, &to).map(drop).map_err(Into::into)
     }
 }
 

@@ -2,6 +2,7 @@
 //! namespaces. The mobile's address is on none of them; the router sends it to one base or the
 //! other.
 
+mod claiming;
 mod duties;
 mod moving;
 
