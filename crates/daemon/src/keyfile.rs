@@ -10,7 +10,9 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use lasthop_hop::seal::{Allowed, KeyError, Keypair, PresharedKey, PublicKey, SecretKey, TicketKey};
+use lasthop_hop::seal::{
+    Allowed, KeyError, Keypair, PresharedKey, PublicKey, SecretKey, TicketKey,
+};
 use lasthop_units::Seed;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;

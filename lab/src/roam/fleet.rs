@@ -49,6 +49,8 @@ pub struct Handoff {
     pub fallback: Option<String>,
     /// Each base has a helper that is a process of its own, to be killed and started again.
     pub helpers: bool,
+    /// Bases take over from one that is dead.
+    pub takes_over: bool,
 }
 
 /// How the processes are started.
@@ -206,6 +208,9 @@ impl Fleet {
         );
         if let Some(fallback) = &handoff.fallback {
             let _ = writeln!(text, "fallback = \"{fallback}\"");
+        }
+        if handoff.takes_over {
+            let _ = writeln!(text, "fleet_keys = [{psk:?}]");
         }
         if handoff.helpers {
             let _ = writeln!(text, "helper = {:?}", self.helper_socket(number));

@@ -13,7 +13,9 @@ use lasthop_kernel::reactor::{Interest, Reactor};
 use lasthop_kernel::slab::Key;
 use lasthop_kernel::tcp;
 use lasthop_kernel::turn::Source;
-use lasthop_migrate::{Admin, Claimed, Dumped, Failed, Flow, HeldFlow, Holding, MigrateError, Worker};
+use lasthop_migrate::{
+    Admin, Claimed, Dumped, Failed, Flow, HeldFlow, Holding, MigrateError, Worker,
+};
 use lasthop_session::{Refusal, SessionId};
 use lasthop_units::gather;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use lasthop_hop::seal::{PublicKey, TicketKey};
 use lasthop_migrate as migrate;
-use lasthop_session::{ConnId, Ticket};
+use lasthop_session::{ConnId, Orphan, Ticket};
 use lasthop_wire::mhp::handoff::TicketMessage;
 
 use crate::keyfile::{self, KeyFileError};
@@ -36,13 +36,9 @@ impl FleetKeys {
     }
 
     /// What a base of the fleet has made of a mobile's connection; nothing if none has.
-    pub(super) fn open(
-        &self,
-        mobile: &PublicKey,
-        conn: ConnId,
-        ticket: &Ticket,
-    ) -> Option<migrate::Ticket> {
-        let mut opened = self.0.iter().filter_map(|key| key.open(mobile, conn.0, ticket.as_bytes()));
+    pub(super) fn open(&self, mobile: &PublicKey, orphan: &Orphan) -> Option<migrate::Ticket> {
+        let (connection, ticket) = (orphan.connection, orphan.ticket.as_ref()?.as_bytes());
+        let mut opened = self.0.iter().filter_map(|key| key.open(mobile, connection, ticket));
         migrate::Ticket::decode(opened.next()?).ok()
     }
 }

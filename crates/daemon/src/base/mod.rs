@@ -24,11 +24,11 @@ mod udp_sockets;
 mod workers;
 
 pub use config::allow::{AllowEntry, AllowTable};
-pub(crate) use fleet::FleetKeys;
 pub use config::handoff::{
     Acknowledge, Fallback, HandoffConfig, HandoffFile, MobileEntry, Mode, PeerFile,
 };
 pub use config::{BaseConfig, BaseFile, LimitsFile, TargetsFile};
+pub(crate) use fleet::FleetKeys;
 pub use policy::TargetPolicy;
 pub use reload::ConfigSource;
 

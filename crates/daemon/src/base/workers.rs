@@ -373,8 +373,16 @@ fn join(into: &mut Report, from: Report) {
         join_refused(&mut into.refused, from.refused);
     }
     if let (Some(into), Some(from)) = (&mut into.handoffs, from.handoffs) {
-        let Handoffs { here, given, anchored, migrated, lost, refused, orphans_taken, orphans_lost } =
-            from;
+        let Handoffs {
+            here,
+            given,
+            anchored,
+            migrated,
+            lost,
+            refused,
+            orphans_taken,
+            orphans_lost,
+        } = from;
         into.here += here;
         into.given += given;
         into.anchored += anchored;

@@ -18,7 +18,7 @@ use lasthop_kernel::turn::{Source, Turn};
 use lasthop_migrate::HeldFlow;
 use lasthop_session::station::{Associations, Bridge};
 use lasthop_session::{ConnId, ResetReason, Session};
-use lasthop_units::{Deadlines, Duration, Time, Timers};
+use lasthop_units::{Deadlines, Time, Timers};
 
 use crate::dial::Holder;
 use crate::held::Held;

@@ -153,6 +153,7 @@ impl MobileRole {
                 }
                 MobileEvent::Resumed { .. } => self.handle_resumed(core),
                 MobileEvent::Refused { base, reason } => self.handle_refused(core, &base, reason),
+                MobileEvent::TakeOver => self.tell_orphans(core),
                 MobileEvent::Broken(why) => self.handle_broken(core, why),
                 MobileEvent::Unexpected { candidate, reason } => {
                     let base = self.station_of(&candidate).map(|i| self.stations[i].name());
@@ -161,6 +162,21 @@ impl MobileRole {
             }
         }
         some
+    }
+
+    /// The base before is dead: the new one goes on from what is here.
+    fn tell_orphans(&mut self, core: &mut Core) {
+        let base = self.stations[self.here].name();
+        let Some((session, streams)) = core.session(self.at) else { return };
+        let orphans = session.orphans(&streams);
+        tracing::info!(
+            base,
+            connections = orphans.len(),
+            "the base before is silent: this one takes over"
+        );
+        if let Some(handoffs) = &mut self.handoffs {
+            handoffs.machine.tell_orphans(orphans);
+        }
     }
 
     fn record_departure(&mut self, core: &Core, to: usize) {

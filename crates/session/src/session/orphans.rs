@@ -44,10 +44,10 @@ impl Session {
         living.map(orphan).collect()
     }
 
-    /// Whether there is a ticket of a connection.
+    /// Whether there is a ticket of a connection that is not over.
     #[cfg(test)]
     pub(crate) fn has_ticket(&self, id: ConnId) -> bool {
-        self.table.ticket(id).is_some()
+        self.table.ticket(id).is_some() && self.table.get(id).is_some_and(|conn| !conn.is_over())
     }
 
     #[cfg(test)]

@@ -25,6 +25,10 @@ use crate::relay::{Paused, Relay};
 /// for that, and it costs what waits a moment.
 const ANSWER_DELAY: Duration = Duration::from_millis(200);
 
+/// A fixed host that lacks some of the mobile's bytes may have so many behind them: less than a first window of what is sent
+/// anew (RFC 6928), since until all of it is sent what it acknowledges is ignored.
+const AHEAD_MAX: u64 = 8 * 1024;
+
 /// How long fixed hosts may take to say what they have.
 const CLAIM_PATIENCE: std::time::Duration = std::time::Duration::from_secs(1);
 
@@ -304,7 +308,7 @@ impl Migration {
         self.end_move(mobile);
         let own = self.addresses.get(&mobile).cloned().unwrap_or_default();
         let claim = |orphan: &Orphan| {
-            let ticket = self.fleet.as_ref()?.open(&mobile, orphan.conn, &orphan.ticket)?;
+            let ticket = self.fleet.as_ref()?.open(&mobile, orphan)?;
             let is_own = own.contains(&ticket.flow().local.ip().to_canonical());
             is_own.then(|| Claim {
                 ticket,
@@ -320,10 +324,16 @@ impl Migration {
             let genuine: Vec<Claim> = claims.iter().flatten().cloned().collect();
             let mut answers = migrate::claim_all(&genuine, CLAIM_PATIENCE).into_iter();
             let answer = |claim: Option<Claim>| match (claim, answers.next()?) {
-                (Some(_), Ok(claimed)) => Some(claimed),
-                (Some(claim), Err(error)) => {
+                (Some(_), Ok(claimed)) if claimed.up_most - claimed.up <= AHEAD_MAX => {
+                    Some(claimed)
+                }
+                (Some(claim), answer) => {
                     let to = claim.ticket.flow().remote;
-                    tracing::warn!(%to, %error, "a connection of a dead base cannot go on");
+                    let error = answer.err().map(|error| error.to_string());
+                    let error = error.unwrap_or_else(|| {
+                        "the fixed host lacks bytes before others that it has".to_owned()
+                    });
+                    tracing::warn!(%to, error, "a connection of a dead base cannot go on");
                     None
                 }
                 (None, _) => None,

@@ -294,7 +294,7 @@ impl Handoffs {
         claimed: Vec<Option<Claimed>>,
     ) {
         let (now, Self { station, means, .. }) = (core.now, &mut *self);
-        let reclaimed = |Claimed { image, up, up_end }| {
+        let reclaimed = |Claimed { image, up, up_end, .. }| {
             let Flow { local, remote } = image.flow();
             Reclaimed { local, remote, up, up_end, image: image.encode() }
         };

@@ -262,7 +262,7 @@ fn what_arrives_is_what_was_sent_whichever_base_dies() {
         "{count} schedules: {resumed} handoffs, {deaths} bases dead, {taken} connections taken over and {lost} not; \
          {broken} broken sessions"
     );
-    assert!(deaths > count && taken > count && resumed > count || count < 100, "too little");
+    assert!(deaths > count && taken > count / 3 && resumed > count || count < 100, "too little");
 }
 
 /// Schedules that showed a defect each, beyond those that every run has.
