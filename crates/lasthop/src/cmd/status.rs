@@ -173,13 +173,17 @@ fn helped(agent: &AgentReport) -> String {
 
 /// What moved since the start. A mobile's sessions move with it and are given to nobody.
 fn moves(role: &str, handoffs: &Handoffs) -> String {
-    let Handoffs { here, given, refused, lost, anchored, migrated } = handoffs;
+    let Handoffs { here, given, refused, lost, anchored, migrated, .. } = handoffs;
     if role == "mobile" {
         return format!("handoffs: {here} done, {refused} refused; {lost} connections lost\n");
     }
+    let orphans = match (handoffs.orphans_taken, handoffs.orphans_lost) {
+        (0, 0) => String::new(),
+        (taken, lost) => format!("; of dead bases: {taken} taken over, {lost} lost"),
+    };
     format!(
         "handoffs: {here} here, {given} given away, {refused} refused; \
-         connections: {anchored} anchored, {migrated} migrated, {lost} lost\n"
+         connections: {anchored} anchored, {migrated} migrated, {lost} lost{orphans}\n"
     )
 }
 

@@ -231,6 +231,10 @@ impl Carried {
                     pending.for_each(|h| h.resumed = Some(self.now));
                 }
                 MobileEvent::Refused { .. } | MobileEvent::Unexpected { .. } => {}
+                MobileEvent::TakeOver => {
+                    let orphans = self.session.orphans(&self.hop);
+                    self.handoff.tell_orphans(orphans);
+                }
                 // The session is lost (MHP-21); another one begins with the base at hand.
                 MobileEvent::Broken(why) => {
                     self.broken = Some(why);

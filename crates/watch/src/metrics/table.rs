@@ -316,10 +316,10 @@ fn connections(view: &View<'_>, to: &mut Samples) {
     }
 }
 
-fn outcomes(
+fn outcomes<const N: usize>(
     view: &View<'_>,
     to: &mut Samples,
-    read: impl Fn(&Handoffs) -> [(&'static str, u64); 3],
+    read: impl Fn(&Handoffs) -> [(&'static str, u64); N],
 ) {
     for (outcome, count) in view.report.handoffs.iter().flat_map(read) {
         to.add(vec![("outcome", outcome.to_owned())], Some(count));

@@ -138,6 +138,8 @@ fn base() -> Report {
             lost: 4,
             anchored: 5,
             migrated: 6,
+            orphans_taken: 7,
+            orphans_lost: 8,
         }),
         ..Report::default()
     }
@@ -238,6 +240,8 @@ fn a_base_tells_of_each_mobile_and_each_peer() {
         "lasthop_memory_promised_bytes 5242880",
         r#"lasthop_association_memory_bytes{peer="ijklmnop"} 65536"#,
         r#"lasthop_handoff_connections_total{outcome="migrated"} 6"#,
+        r#"lasthop_handoff_orphans_total{outcome="taken"} 7"#,
+        r#"lasthop_handoff_orphans_total{outcome="lost"} 8"#,
         r#"lasthop_tun_packets_total{way="from_kernel"} 70"#,
         r#"lasthop_tun_packets_total{way="to_bases"} 8"#,
         r#"lasthop_tun_refused_total{reason="spoofed"} 9"#,

@@ -183,13 +183,17 @@ pub(super) fn handoffs(sample: &Sample) -> Option<String> {
 }
 
 fn moves(role: &str, handoffs: &Handoffs) -> String {
-    let Handoffs { here, given, refused, lost, anchored, migrated } = handoffs;
+    let Handoffs { here, given, refused, lost, anchored, migrated, .. } = handoffs;
     if role == "mobile" {
         return format!("handoffs: {here} done, {refused} refused, {lost} connections lost");
     }
+    let orphans = match (handoffs.orphans_taken, handoffs.orphans_lost) {
+        (0, 0) => String::new(),
+        (taken, lost) => format!("; of dead bases: {taken} taken over, {lost} lost"),
+    };
     format!(
         "handoffs: {here} here, {given} given, {refused} refused; \
-         connections: {anchored} anchored, {migrated} migrated, {lost} lost"
+         connections: {anchored} anchored, {migrated} migrated, {lost} lost{orphans}"
     )
 }
 
