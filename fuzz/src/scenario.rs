@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use lasthop_study::scenario::{ScenarioError, Study};
+use lasthop_scenario::{ScenarioError, Study};
 use lasthop_units::Seed;
 
 /// Points of one sweep that are built, and seeds for each.

@@ -11,10 +11,10 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
 use indicatif::ProgressBar;
-use lasthop_study::engine::Simulator;
+use lasthop_engine::Simulator;
+use lasthop_scenario::Study;
 use lasthop_study::results::{Record, Results};
 use lasthop_study::run::{self, Finished, Shard};
-use lasthop_study::scenario::Study;
 
 use crate::terminal;
 

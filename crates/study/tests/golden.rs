@@ -7,9 +7,8 @@ use std::sync::Arc;
 use std::{env, fs};
 
 use lasthop_radio::{Errors, Pacing};
+use lasthop_scenario::{Outcome, Scenario};
 use lasthop_study::reproduce::sheet::{self, Sheet};
-use lasthop_study::run::Outcome;
-use lasthop_study::scenario::Scenario;
 use lasthop_units::{Duration, Seed};
 
 /// One run, and what it is called in its table.

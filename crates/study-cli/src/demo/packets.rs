@@ -4,13 +4,13 @@ use std::fmt::{self, Write};
 use std::path::Path;
 use std::time::Duration;
 
+use lasthop_engine::emodel;
 use lasthop_lab::cell::{Carried, Measured, Plan, measure};
 use lasthop_lab::client::Stop;
 use lasthop_lab::condition::Condition;
 use lasthop_lab::quic::Congestion;
 use lasthop_lab::scheme::Scheme;
 use lasthop_lab::voice::{Call, call};
-use lasthop_study::emodel;
 use lasthop_units::Seed;
 use serde::Serialize;
 

@@ -3,9 +3,9 @@
 use std::collections::HashSet;
 use std::fmt::Write;
 
+use lasthop_scenario::{Point, Study};
 use lasthop_study::results::Record;
 use lasthop_study::run::{Finished, MetricSummary, PointSummary};
-use lasthop_study::scenario::{Point, Study};
 use serde_json::{Map, Value, json};
 
 /// The points of a sweep: hash and parameters.

@@ -5,12 +5,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use lasthop_engine::Simulator;
+use lasthop_scenario::{
+    End, Engine, Outcome, Outputs, Point, RunError, Scenario, ScenarioError, Study,
+};
 use lasthop_units::{Duration, Seed};
 
 use super::{Failure, ReproduceError};
-use crate::engine::Simulator;
-use crate::run::{Engine, Outcome, Outputs, RunError};
-use crate::scenario::{End, Point, Scenario, ScenarioError, Study};
 
 /// A scenario file, as the repository has it.
 #[derive(Clone, Copy, Debug)]

@@ -2,6 +2,7 @@
 
 use std::num::NonZeroUsize;
 
+use lasthop_scenario::ScenarioError;
 use lasthop_units::Seed;
 use serde::de::DeserializeOwned;
 use thiserror::Error;
@@ -13,7 +14,6 @@ use super::prose::ProseError;
 use super::run::{CellRunner, Progress, run_cells};
 use crate::published::PublishedError;
 use crate::report::Report;
-use crate::scenario::ScenarioError;
 
 /// What every paper's module has: its name, what it publishes, the words of its report, and how it is
 /// reproduced. The module has `RUNS`, `OVER`, `cells::all` and `reproduce_in`; `$runner`, a `$runs`, runs

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use lasthop_scenario::Scenario;
 use lasthop_units::Seed;
 
 use super::study::Request;
 use super::{Cell, CellRunner, Failure, sheet};
-use crate::scenario::Scenario;
 
 /// A runner of cells whose cases are changed first.
 pub(super) struct Changed<R, F> {

@@ -20,14 +20,13 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use lasthop_scenario::PointHash;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 
-use crate::scenario::PointHash;
 use crate::shard::Shard;
 
-pub use crate::ordered::Ordered;
 pub use record::Record;
 
 /// The format of the files in a results directory.

@@ -1,9 +1,7 @@
 //! One finished run.
 
+use lasthop_scenario::{Ordered, PointHash};
 use serde::{Deserialize, Serialize};
-
-use crate::ordered::Ordered;
-use crate::scenario::PointHash;
 
 /// What a run was and what it gave.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]

@@ -1,3 +1,5 @@
+use lasthop_scenario::Ordered;
+
 use super::*;
 
 fn record(seed: u64, trace: &str) -> Record {

@@ -1,6 +1,5 @@
 //! Running a sweep: every point with every seed, on all cores, each run only once.
 
-mod engine;
 mod summary;
 #[cfg(test)]
 mod tests;
@@ -10,15 +9,14 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use lasthop_scenario::{Engine, Ordered, Outputs, PointHash, RunError, ScenarioError, Study};
 use lasthop_units::Seed;
 use rayon::prelude::*;
 use thiserror::Error;
 
-use crate::results::{Ordered, Record, Results, ResultsError};
-use crate::scenario::{PointHash, ScenarioError, Study};
+use crate::results::{Record, Results, ResultsError};
 
 pub use crate::shard::{Shard, ShardError};
-pub use engine::{Engine, Outcome, Outputs, RunError};
 pub use summary::{MetricSummary, PointSummary, summarise};
 
 /// Why a sweep ended before its time.

@@ -1,6 +1,7 @@
 //! What the runs of a point say together.
 
-use crate::scenario::{PointHash, Study};
+use lasthop_scenario::{PointHash, Study};
+
 use crate::stats::{Estimate, Sample};
 
 use super::Finished;

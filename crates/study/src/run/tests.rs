@@ -3,9 +3,9 @@ use std::path::Path;
 use std::sync::atomic::AtomicUsize;
 
 use lasthop_radio::{Errors, Loss};
+use lasthop_scenario::{Outcome, Scenario};
 
 use super::*;
-use crate::scenario::Scenario;
 
 const FILE: &str = r#"
 duration = "1s"

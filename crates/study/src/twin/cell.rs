@@ -3,9 +3,8 @@
 use std::fmt;
 
 use lasthop_radio::{Errors, LinkConfig, Loss, Pacing, QueueLimit, RadioConfig};
+use lasthop_scenario::{Handoff, HandoffMode, LinkIndex, NodeIndex};
 use lasthop_units::{Duration, Placement, Rate, Scheme, Seed};
-
-use crate::scenario::{Handoff, HandoffMode, LinkIndex, NodeIndex};
 
 /// One cell: a condition, a scheme and a sender. One bulk download from the fixed host to the mobile
 /// crosses it, and nothing else.

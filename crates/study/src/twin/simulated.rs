@@ -4,20 +4,19 @@ use std::sync::atomic::AtomicBool;
 
 use lasthop_agent::edge::WithholdConfig;
 use lasthop_agent::{obtcp, snoop};
+use lasthop_engine::Simulator;
 use lasthop_radio::Span;
+use lasthop_scenario::{
+    AgentSettings, AtcpSettings, End, Engine, Flow, FlowTcp, Headers, Link, Measure,
+    MobileSettings, MobileTcpSettings, NodeIndex, NodeKind, Outputs, RunError, Rwc, Scenario,
+    ScenarioNode, Schemes, Srp, Stack, TcpSettings, Traffic,
+};
 use lasthop_sim::signals::{Quality, SignalsConfig};
 use lasthop_tcp::{Algorithm, ShrunkWindow, Window};
 use lasthop_units::{Duration, Rate, Seed};
 use rayon::prelude::*;
 
 use super::cell::{Cell, Condition, Outage, Sender};
-use crate::engine::Simulator;
-use crate::run::{Engine, Outputs, RunError};
-use crate::scenario::{
-    AgentSettings, AtcpSettings, End, Flow, FlowTcp, Headers, Link, Measure, MobileSettings,
-    MobileTcpSettings, NodeIndex, NodeKind, Rwc, Scenario, ScenarioNode, Schemes, Srp, Stack,
-    TcpSettings, Traffic,
-};
 
 /// What Linux adds to the smoothed round trip at least (`tcp_rto_min`).
 const LINUX_RTO_MIN: Duration = Duration::from_millis(200);

@@ -1,12 +1,11 @@
 use std::collections::BTreeSet;
 
+use lasthop_engine::Simulator;
 use lasthop_radio::Direction;
+use lasthop_scenario::{Engine, NodeKind};
 use lasthop_units::{Duration, Scheme, Seed};
 
 use super::*;
-use crate::engine::Simulator;
-use crate::run::Engine;
-use crate::scenario::NodeKind;
 
 const MINUTE: Duration = Duration::from_secs(60);
 

@@ -3,12 +3,12 @@
 use std::fmt;
 use std::sync::Arc;
 
+use lasthop_scenario::Scenario;
 use lasthop_units::Scheme;
 
 use crate::reproduce::cell::once_each;
 use crate::reproduce::sheet::{Sheet, SheetPoint, sheet};
 use crate::reproduce::{Label, ReproduceError};
-use crate::scenario::Scenario;
 
 /// A scenario file, and how its radios stand to each other.
 pub(super) struct Ground {

@@ -1,13 +1,12 @@
 //! Each run, and what is taken from it.
 
 use lasthop_radio::{Errors, Pacing, RadioConfig};
+use lasthop_scenario::{End, Outcome, Scenario};
 use lasthop_sim::measure::fairness;
 use lasthop_units::{Rate, Seed};
 
 use super::cells::{Case, Measure};
 use crate::reproduce::{Failure, sheet};
-use crate::run::Outcome;
-use crate::scenario::{End, Scenario};
 
 /// Bytes of the IP and TCP headers of a segment, without options.
 const HEADERS: f64 = 40.0;

@@ -1,10 +1,12 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use lasthop_engine::Simulator;
+use lasthop_scenario::{Engine, Study};
+
 use super::cells::GROUNDS;
 use super::*;
 use crate::reproduce::testing::request;
-use crate::scenario::Study;
 
 fn league(runs: u32, only: &[&str]) -> League {
     reproduce(&request(only, runs), &()).unwrap()
@@ -53,7 +55,7 @@ fn a_scheme_is_not_applicable_only_where_it_is_refused() {
             let text = format!("{before}scheme = [\"{scheme}\"]\n");
             let accepted = Study::parse(Path::new("one.toml"), &text).is_ok_and(|study| {
                 let scenario = study.scenario(&study.points()[0], Seed::from_u64(1)).unwrap();
-                crate::run::Engine::check(&crate::engine::Simulator, &scenario).is_ok()
+                Simulator.check(&scenario).is_ok()
             });
             let listed = list.contains(&format!("\"{scheme}\""));
             assert_eq!(accepted, listed, "{scheme} in {}", ground.sheet.path);

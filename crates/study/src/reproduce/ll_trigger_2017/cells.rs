@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
+use lasthop_scenario::Scenario;
 use lasthop_units::Duration;
 
 use crate::published::Published;
 use crate::reproduce::sheet::{Settings, Sheet, sheet};
 use crate::reproduce::{Cell, ReproduceError};
-use crate::scenario::Scenario;
 
 const TABLE_1_SHEET: Sheet = sheet!("ll-trigger-2017", "table1.toml");
 const ROUTER_SHEET: Sheet = sheet!("ll-trigger-2017", "table1-router.toml");

@@ -1,12 +1,12 @@
 //! Each run of a cell: a scenario in the simulator.
 
 use lasthop_radio::{Errors, Pacing};
+use lasthop_scenario::Scenario;
 use lasthop_units::{Duration, Seed};
 
 use super::cells::{Case, Measure};
 use super::rate::{Effect, Rates};
 use crate::reproduce::{Cell, CellRunner, Failure, sheet};
-use crate::scenario::Scenario;
 
 /// The flow of every scenario.
 const FLOW: &str = "download";

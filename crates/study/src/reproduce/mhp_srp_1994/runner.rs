@@ -1,10 +1,10 @@
 //! Each run of a cell: a mobile that moves a file from cell to cell.
 
+use lasthop_scenario::Move;
 use lasthop_units::Seed;
 
 use super::cells::Case;
 use crate::reproduce::{Cell, CellRunner, Course, Failure, sheet};
-use crate::scenario::Move;
 
 /// The experiment in the simulator.
 #[derive(Clone, Copy, Debug, Default)]

@@ -2,6 +2,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use lasthop_radio::{Errors, Pacing, RadioConfig};
+use lasthop_scenario::{Move, Scenario, Srp, SrpWindow, Traffic};
 use lasthop_units::{Bytes, Duration, Rate, Time};
 
 use super::*;
@@ -9,7 +10,6 @@ use crate::reproduce::mobile_tcp_2001::fades::Fades;
 use crate::reproduce::recorded::recorded;
 use crate::reproduce::testing::{self, as_xml};
 use crate::reproduce::{Failure, Kind};
-use crate::scenario::{Move, Scenario, Srp, SrpWindow, Traffic};
 
 /// Gives what the paper prints, or 20 s, with a spread of a few percent.
 struct Echo {

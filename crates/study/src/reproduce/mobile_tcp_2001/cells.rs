@@ -3,12 +3,12 @@
 
 use std::sync::Arc;
 
+use lasthop_scenario::{Scenario, Traffic};
 use lasthop_units::Bytes;
 
 use crate::published::Published;
 use crate::reproduce::sheet::{Case, Settings, Sheet, SheetPoint, sheet};
 use crate::reproduce::{Cell, ReproduceError};
-use crate::scenario::{Scenario, Traffic};
 
 const FADES: Sheet = sheet!("mobile-tcp-2001", "fades.toml");
 const NS2_FADES: Sheet = sheet!("mobile-tcp-2001", "ns2-fades.toml");

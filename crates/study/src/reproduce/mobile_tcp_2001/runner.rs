@@ -1,10 +1,10 @@
 //! Each run of a cell: a transfer in the simulator.
 
+use lasthop_scenario::Scenario;
 use lasthop_units::Seed;
 
 use crate::reproduce::sheet::Case;
 use crate::reproduce::{Cell, CellRunner, Failure, sheet};
-use crate::scenario::Scenario;
 
 /// The experiment in the simulator.
 #[derive(Clone, Copy, Debug, Default)]

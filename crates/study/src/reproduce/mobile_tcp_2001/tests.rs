@@ -1,5 +1,6 @@
 use std::collections::BTreeSet;
 
+use lasthop_scenario::{End, Traffic};
 use lasthop_units::{Bytes, Duration, Seed};
 
 use super::cells::{
@@ -8,7 +9,6 @@ use super::cells::{
 use super::*;
 use crate::reproduce::testing::{Changed, as_xml, change, request};
 use crate::reproduce::{Cell, Criterion, Failure, Label, Mark};
-use crate::scenario::{End, Traffic};
 
 /// Gives what the paper's text says, and curves of the shapes that it describes.
 struct Echo {

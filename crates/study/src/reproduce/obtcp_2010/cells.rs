@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use lasthop_scenario::Scenario;
+
 use crate::published::Published;
 use crate::reproduce::sheet::{Settings, Sheet, SheetPoint, sheet};
 use crate::reproduce::{Cell, ReproduceError};
-use crate::scenario::Scenario;
 
 const SECTION_6: Sheet = sheet!("obtcp-2010", "section-6.toml");
 const FIGURE_22: Sheet = sheet!("obtcp-2010", "figure22.toml");

@@ -1,6 +1,7 @@
 //! The paper's model at the points that are simulated.
 
 use lasthop_radio::Errors;
+use lasthop_scenario::{Link, Scenario};
 use lasthop_tcp::Window;
 use lasthop_units::{Bytes, Duration};
 
@@ -10,7 +11,6 @@ use crate::analysis::obtcp::validity::{Doubt, Surroundings, doubts, mean_run};
 use crate::analysis::obtcp::{
     Batch, Batches, DomainError, Hop, Hops, LossProbability, Model, PacketRate,
 };
-use crate::scenario::{Link, Scenario};
 
 /// The least timeout of Table 2, the same in every scenario.
 const MIN_RTO: Duration = Duration::from_millis(300);

@@ -1,12 +1,11 @@
 //! Each run of a cell: a scenario in the simulator.
 
+use lasthop_scenario::{Outcome, Scenario};
 use lasthop_units::{Bytes, Rate, Seed};
 
 use super::cells::{Case, Level, Measure};
 use crate::analysis::obtcp::{fairness, utilisation};
 use crate::reproduce::{Cell, CellRunner, Failure, sheet};
-use crate::run::Outcome;
-use crate::scenario::Scenario;
 
 /// The link that both flows of Tables 5 and 6 share.
 const SHARED_LINK: &str = "L1";

@@ -3,10 +3,11 @@
 
 use std::sync::Arc;
 
+use lasthop_scenario::Scenario;
+
 use crate::published::{Published, Table};
 use crate::reproduce::sheet::{self, Sheet, SheetPoint, sheet};
 use crate::reproduce::{Cell, ReproduceError};
-use crate::scenario::Scenario;
 
 const RWC: Sheet = sheet!("rwc-atcp-2003", "rwc.toml");
 const DISCONNECTIONS: Sheet = sheet!("rwc-atcp-2003", "disconnections.toml");

@@ -117,7 +117,7 @@ fn transfers(cells: &[Cell<Case>], runner: &dyn Runner, seed: Seed) -> Vec<Shown
             let scenario = place(scheme)?.case.scenario()?;
             let handoff = scenario.handoff.as_ref()?;
             let cut =
-                |m: crate::scenario::Move| (m.at.as_secs_f64(), (m.at + m.pause).as_secs_f64());
+                |m: lasthop_scenario::Move| (m.at.as_secs_f64(), (m.at + m.pause).as_secs_f64());
             cuts = handoff.moves(seed).map(cut).collect();
             let (_, series) = runner.rates(scenario, seed)?.into_iter().next()?;
             rates.push(((*scheme).to_owned(), series));

@@ -1,11 +1,11 @@
 //! Each run of a cell: windows by RWC's allocator, everything else in the simulator.
 
+use lasthop_scenario::Scenario;
 use lasthop_stream::Shares;
 use lasthop_units::Seed;
 
 use super::cells::Case;
 use crate::reproduce::{Cell, CellRunner, Failure, sheet};
-use crate::scenario::Scenario;
 
 /// A flow's rate over time: seconds and Mbit/s.
 pub type Series = Vec<(f64, f64)>;

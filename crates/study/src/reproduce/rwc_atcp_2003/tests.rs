@@ -1,9 +1,9 @@
+use lasthop_scenario::Scenario;
 use lasthop_units::Duration;
 
 use super::*;
 use crate::reproduce::testing::{Changed, change, request};
 use crate::reproduce::{CellRunner, Failure, Mark, sheet};
-use crate::scenario::Scenario;
 
 fn met(reproduction: &Reproduction, name: &str) -> (usize, usize, usize) {
     let found = reproduction.criteria.iter().find(|c| c.name.contains(name));
