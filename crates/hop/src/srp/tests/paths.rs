@@ -127,7 +127,7 @@ impl Download {
                 && !room.is_empty()
             {
                 let n = room.len().min((size - written) as usize);
-                room[..n].iter_mut().zip(written..).for_each(|(b, o)| *b = byte(o));
+                fill(&mut room[..n], written);
                 w.ends[1].commit(id, n);
                 written += n as u64;
             }
@@ -139,7 +139,7 @@ impl Download {
             loop {
                 let data = w.ends[0].received(id);
                 let n = data.len();
-                data.iter().zip(read..).for_each(|(b, o)| assert_eq!(*b, byte(o), "offset {o}"));
+                check(data, read);
                 if n == 0 {
                     break;
                 }

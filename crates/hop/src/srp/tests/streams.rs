@@ -219,7 +219,7 @@ fn goodput_beside_unread(config: HopConfig, streams: usize, taken: u64) -> f64 {
                 && !room.is_empty()
             {
                 let n = room.len();
-                room.iter_mut().zip(bulk.written..).for_each(|(b, o)| *b = byte(o));
+                fill(room, bulk.written);
                 sender.commit(bulk.id, n);
                 bulk.written += n as u64;
             }
