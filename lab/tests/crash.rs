@@ -4,6 +4,7 @@
 
 mod common;
 
+use std::thread;
 use std::time::{Duration, Instant};
 
 use common::scene::Scene;
@@ -31,5 +32,28 @@ fn connections_go_on_at_another_base_when_theirs_is_killed() {
         scene.all_move_since(arrived);
         scene.server_noticed_nothing_since(&before);
         scene.check_bytes();
+        // It holds what it has taken over as the first one did, and may die as well.
+        thread::sleep(Duration::from_millis(500));
+        scene.fleet.kill_base(2);
+        let arrived = scene.go(3, DEAD_ZONE);
+        scene.all_move_since(arrived);
+        scene.server_noticed_nothing_since(&before);
+        scene.check_bytes();
     }
+}
+
+/// So does a base that has been given them in good order.
+#[test]
+fn connections_go_on_at_a_third_base_when_the_second_is_killed() {
+    let traffic = [Traffic::Download, Traffic::Idle];
+    let Some(mut scene) = Scene::start(&settings(Family::V4), &traffic) else { return };
+    let before = scene.capture.take();
+    let arrived = scene.go(2, DEAD_ZONE);
+    scene.all_move_since(arrived);
+    thread::sleep(Duration::from_millis(500));
+    scene.fleet.kill_base(2);
+    let arrived = scene.go(3, DEAD_ZONE);
+    scene.all_move_since(arrived);
+    scene.server_noticed_nothing_since(&before);
+    scene.check_bytes();
 }

@@ -22,6 +22,7 @@ use lasthop_units::Time;
 
 use crate::base::FleetKeys;
 use crate::driver::{Core, Phase, Timer};
+use crate::held::Held;
 use crate::hop::Hop;
 
 /// How long an attempt has before the next starts beside it (RFC 8305 section 5).
@@ -355,9 +356,10 @@ fn accept<H: Hop, W>(
     let Ok(socket) = Socket::new(&mut core.reactor, fd, Source::Connection(key)) else {
         return refuse(core, key, Refusal::TooMany);
     };
+    let held = held.map(|(flow, holder)| (Held::opened(core.now, flow, &holder, &socket), holder));
     core.relay(key, |_| Some((socket, Vec::new())));
-    if let Some((flow, holder)) = held {
-        core.hold(id, conn, flow, &holder);
+    if let Some((held, holder)) = held {
+        core.hold(id, conn, held, &holder);
     }
     if let Some((session, mut streams)) = core.session(id) {
         session.accept(&mut streams, conn, bound);

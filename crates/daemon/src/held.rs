@@ -5,10 +5,12 @@ use std::os::fd::AsFd;
 use lasthop_hop::Streams;
 use lasthop_kernel::sockopt;
 use lasthop_kernel::tcp::Socket;
-use lasthop_migrate::HeldFlow;
+use lasthop_migrate::{self as migrate, HeldFlow, Ticket};
 use lasthop_session::acknowledge::{Control, Hold, Told};
 use lasthop_session::{ConnId, Session};
 use lasthop_units::{Duration, Time};
+
+use crate::dial::Holder;
 
 /// A receiver acknowledges every second segment (RFC 5681 section 4.2): less is worth an acknowledgement only where nothing
 /// more is on its way to the mobile.
@@ -23,8 +25,9 @@ pub(crate) struct Held {
     hold: Hold,
     flow: HeldFlow,
     control: Control,
-    /// Another base can take it over.
-    has_ticket: bool,
+    /// What another base needs to take it over, and whether the mobile is given that.
+    ticket: Option<Ticket>,
+    can_go_on: bool,
     /// When the fixed host answered.
     opened: Time,
     /// What the filter was told last.
@@ -34,24 +37,66 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    /// Of a connection that stands and of which nothing was read, by a flow that was held before it was opened; bytes are held
-    /// for `most` at most.
-    pub(crate) fn new(
-        now: Time,
-        mut flow: HeldFlow,
-        most: Duration,
-        socket: &Socket,
-        has_ticket: bool,
-    ) -> Self {
+    /// Of a connection that stands and of which nothing was read nor written, by a flow that was held before it was opened.
+    pub(crate) fn opened(now: Time, mut flow: HeldFlow, holder: &Holder, socket: &Socket) -> Self {
         let mut control = HeldFlow::CONTROL;
         if let Ok(info) = sockopt::info(socket.fd.as_fd()) {
             control.window_scale = Some(if info.window_scaling { info.rcv_wscale } else { 0 });
             flow.agree(info.timestamps, control.window_scale.unwrap_or_default());
         }
         flow.set_control(control);
-        let opened = now;
-        let hold = Hold::new(now, most);
-        Self { hold, flow, control, has_ticket, opened, told: 0, armed: None }
+        let ticket = flow.ticket(&socket.fd);
+        let ticket = ticket.inspect_err(|error| tracing::warn!(%error, "no ticket is made"));
+        Self::new(now, flow, control, holder, ticket.ok(), 0)
+    }
+
+    /// Of a connection that was made anew, and of which so many bytes were taken before, the fixed host's end as one byte more.
+    /// `None` if it was not held then.
+    pub(crate) fn resumed(now: Time, flow: HeldFlow, holder: &Holder, taken: u64) -> Option<Self> {
+        let migrate::Held { ticket, acknowledged } = flow.before()?.clone();
+        // Not more than was taken, and not much less.
+        let acknowledged = taken.saturating_sub((taken as u32).wrapping_sub(acknowledged).into());
+        let control = HeldFlow::resumed(ticket.window_scale());
+        let mut held = Self::new(now, flow, control, holder, Some(ticket), acknowledged);
+        held.on_read(now, taken);
+        Some(held)
+    }
+
+    fn new(
+        now: Time,
+        flow: HeldFlow,
+        control: Control,
+        holder: &Holder,
+        ticket: Option<Ticket>,
+        acknowledged: u64,
+    ) -> Self {
+        Self {
+            hold: Hold::resumed(now, holder.most, acknowledged),
+            flow,
+            control,
+            can_go_on: holder.tickets.is_some() && ticket.is_some(),
+            ticket,
+            opened: now,
+            told: acknowledged,
+            armed: None,
+        }
+    }
+
+    /// What a base of the fleet needs to take it over.
+    pub(crate) fn ticket(&self) -> Option<&Ticket> {
+        self.ticket.as_ref()
+    }
+
+    /// What the next base needs to hold it as far.
+    pub(crate) fn at_leaving(&self) -> Option<migrate::Held> {
+        Some(self.flow.held(self.ticket.clone()?))
+    }
+
+    /// It was made anew: the fixed host may have been told more than it has heard.
+    pub(crate) fn wake(&self) {
+        if !self.control.opening {
+            self.acknowledge();
+        }
     }
 
     /// The relay has read up to this offset, the fixed host's end as one byte more.
@@ -100,7 +145,7 @@ impl Held {
     /// Its mobile is not here any more. Where another base can take it over nothing of it leaves from here on, since one may
     /// have.
     pub(crate) fn leave(&mut self) {
-        self.control.mute = self.has_ticket;
+        self.control.mute = self.can_go_on;
         self.flow.set_control(self.control);
     }
 

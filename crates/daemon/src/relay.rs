@@ -1,6 +1,7 @@
 //! Bytes between one kernel TCP connection and one connection of a session, both ways.
 
 use lasthop_hop::{RecvState, Streams};
+use lasthop_migrate as migrate;
 use lasthop_session::{ConnId, ResetReason, Session};
 use lasthop_units::Time;
 
@@ -42,13 +43,20 @@ pub(crate) struct Paused {
     write_done: bool,
     to_hop: u64,
     from_hop: u64,
+    /// It still holds the socket's acknowledgements.
+    held: Option<Box<Held>>,
 }
 
 impl Paused {
+    /// What the next base needs to hold the connection as far.
+    pub(crate) fn held(&self) -> Option<migrate::Held> {
+        self.held.as_ref()?.at_leaving()
+    }
+
     /// Goes on with the same connection's socket.
     pub(crate) fn with(self, socket: Socket) -> Relay {
-        let Self { id, preface, read_done, write_done, to_hop, from_hop } = self;
-        Relay { id, socket, preface, read_done, write_done, to_hop, from_hop, held: None }
+        let Self { id, preface, read_done, write_done, to_hop, from_hop, held } = self;
+        Relay { id, socket, preface, read_done, write_done, to_hop, from_hop, held }
     }
 }
 
@@ -67,16 +75,16 @@ impl Relay {
         }
     }
 
-    /// The socket, and what else there is to know to go on with one like it. Its acknowledgements are held no longer.
+    /// The socket, and what else there is to know to go on with one like it.
     pub(crate) fn into_parts(self) -> (Socket, Paused) {
-        let Self { id, socket, preface, read_done, write_done, to_hop, from_hop, .. } = self;
-        (socket, Paused { id, preface, read_done, write_done, to_hop, from_hop })
+        let Self { id, socket, preface, read_done, write_done, to_hop, from_hop, held } = self;
+        (socket, Paused { id, preface, read_done, write_done, to_hop, from_hop, held })
     }
 
-    /// A connection that was relayed elsewhere; `read_done` says that the end of the socket's peer
-    /// was passed on there.
-    pub(crate) fn continued(id: ConnId, socket: Socket, read_done: bool) -> Self {
-        Self { read_done, ..Self::new(id, socket, Vec::new()) }
+    /// A connection that was relayed elsewhere, where so many bytes came from the socket; `read_done` says that the end
+    /// of the socket's peer was passed on there.
+    pub(crate) fn continued(id: ConnId, socket: Socket, taken: u64, read_done: bool) -> Self {
+        Self { read_done, to_hop: taken, ..Self::new(id, socket, Vec::new()) }
     }
 
     /// Closes the socket, with a reset or after everything has come to where it goes.

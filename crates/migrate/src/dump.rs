@@ -305,6 +305,7 @@ fn read_once(
         window: sockopt::window(fd)?,
         buffers: sockopt::buffers(fd)?,
         settings,
+        held: None,
     }))
 }
 

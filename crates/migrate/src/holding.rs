@@ -5,11 +5,12 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-use lasthop_session::acknowledge::{Control, Seen, Told};
+use lasthop_session::acknowledge::{Control, Known, Seen, Slot, Told};
 
 use super::Flow;
 use super::ack_filter::{Acknowledgement, Injector, Slots};
 use super::error::MigrateError;
+use super::image::{Held, Image};
 use super::ticket::Ticket;
 
 /// The window that ends a handshake, bytes: less than any kernel has offered with the first segment.
@@ -43,10 +44,51 @@ impl Holding {
         slot: u32,
         release: impl FnOnce(Flow) + Send + 'static,
     ) -> HeldFlow {
-        let holding = Arc::clone(self);
-        let held = HeldFlow { holding, flow, slot, packet: None, release: Some(Box::new(release)) };
+        let held = self.flow(flow, slot, release);
         held.set_control(HeldFlow::CONTROL);
         held
+    }
+
+    /// The same of a connection that is about to be made anew from this image, and whose acknowledgements were held before.
+    pub fn resume(
+        self: &Arc<Self>,
+        image: &Image,
+        held: &Held,
+        slot: u32,
+        release: impl FnOnce(Flow) + Send + 'static,
+    ) -> HeldFlow {
+        let Held { ticket, acknowledged } = held;
+        let base = ticket.first_received;
+        // Whether the fixed host has heard as much is not known: it is said once more.
+        let known = Known { base: true, kernel: true, ..Known::default() };
+        // What the kernel sends first, a probe, has a number that lies before.
+        let next_seq = image.snd_una.wrapping_add(image.unacknowledged.len() as u32);
+        let seen = Seen {
+            known,
+            base,
+            kernel_ack: image.rcv_nxt,
+            next_seq,
+            next_value: image.timestamp.unwrap_or_default(),
+            ..Seen::default()
+        };
+        let told = Told { offset: *acknowledged, echo: 0 };
+        self.slots.prepare(slot, &Slot { told, seen, ..Slot::default() });
+        let mut flow = self.flow(image.flow(), slot, release);
+        let (_, scale) = image.scales.unwrap_or_default();
+        flow.set_control(HeldFlow::resumed(scale));
+        flow.agree(image.timestamp.is_some(), scale);
+        flow.before = Some(Box::new(held.clone()));
+        flow
+    }
+
+    fn flow(
+        self: &Arc<Self>,
+        flow: Flow,
+        slot: u32,
+        release: impl FnOnce(Flow) + Send + 'static,
+    ) -> HeldFlow {
+        let (holding, release) = (Arc::clone(self), Some(Box::new(release) as Box<_>));
+        HeldFlow { holding, flow, slot, packet: None, before: None, release }
     }
 }
 
@@ -56,6 +98,8 @@ pub struct HeldFlow {
     flow: Flow,
     slot: u32,
     packet: Option<Acknowledgement>,
+    /// What was known of it when it was made anew.
+    before: Option<Box<Held>>,
     release: Option<Box<dyn FnOnce(Flow) + Send>>,
 }
 
@@ -69,6 +113,23 @@ impl HeldFlow {
         opening: true,
         window_scale: None,
     };
+
+    /// What is wanted to begin with of one that was made anew, with this scale of its window.
+    pub fn resumed(window_scale: u8) -> Control {
+        Control { opening: false, window_scale: Some(window_scale), ..Self::CONTROL }
+    }
+
+    /// What was known of it when it was made anew, if it was.
+    pub fn before(&self) -> Option<&Held> {
+        self.before.as_deref()
+    }
+
+    /// What another base needs to hold it as far as it was held here.
+    pub fn held(&self, ticket: Ticket) -> Held {
+        let Seen { base, let_out, known, .. } = self.seen();
+        let acknowledged = if known.let_out { let_out.wrapping_sub(base) } else { 0 };
+        Held { ticket, acknowledged }
+    }
 
     /// From here on this is wanted of it.
     pub fn set_control(&self, control: Control) {

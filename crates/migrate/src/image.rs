@@ -7,9 +7,10 @@ use thiserror::Error;
 
 use super::Flow;
 use super::settings::Settings;
+use super::ticket::Ticket;
 
 /// The form in which an image is written. A base refuses any other.
-const VERSION: u8 = 3;
+const VERSION: u8 = 4;
 /// What each queue of an image may hold, bytes: as much as a whole session's state.
 pub(super) const QUEUE_MAX: usize = 16 << 20;
 /// The largest scale of a window (RFC 7323, section 2.3).
@@ -62,12 +63,33 @@ pub struct Image {
     /// Sizes of the receive and the send buffer as the kernel counts them, bytes.
     pub(super) buffers: (u32, u32),
     pub(super) settings: Settings,
+    /// Its acknowledgements are held, and go on to be.
+    pub(super) held: Option<Held>,
+}
+
+/// What is known of a connection whose acknowledgements are held.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Held {
+    /// How it began.
+    pub ticket: Ticket,
+    /// So far the fixed host was acknowledged: bytes from its first, and its end as one more, modulo 2^32.
+    pub acknowledged: u32,
 }
 
 impl Image {
     /// Whose connection it is.
     pub fn flow(&self) -> Flow {
         self.flow
+    }
+
+    /// How the connection's acknowledgements were held, if they were.
+    pub fn held(&self) -> Option<&Held> {
+        self.held.as_ref()
+    }
+
+    /// The connection's acknowledgements were held so. One that is another connection's is none.
+    pub fn set_held(&mut self, held: Option<Held>) {
+        self.held = held.filter(|held| held.ticket.flow() == self.flow);
     }
 
     /// Whether the peer has ended its direction. What is restored says so to who reads it.
@@ -112,6 +134,12 @@ impl Image {
         let queues = [&self.unread, &self.unacknowledged, &self.unsent];
         if queues.iter().any(|queue| queue.len() > QUEUE_MAX) {
             return Err(ImageError::Field("queue"));
+        }
+        if let Some(Held { ticket, .. }) = &self.held {
+            ticket.check()?;
+            if ticket.flow() != self.flow {
+                return Err(ImageError::Field("ticket"));
+            }
         }
         Ok(self)
     }
@@ -192,6 +220,7 @@ mod tests {
                 window: Window { snd_wl1, snd_wnd, max_window, rcv_wnd, rcv_wup },
                 buffers,
                 settings,
+                held: None,
             }
         }
     }
@@ -222,6 +251,7 @@ mod tests {
                 not_sent_low_water: 0,
                 congestion: "cubic".into(),
             },
+            held: None,
         }
     }
 

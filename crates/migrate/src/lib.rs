@@ -42,7 +42,7 @@ pub use self::claim::{Claim, ClaimError, Claimed, claim_all};
 pub use self::dump::{Dumped, Failed, dump_all};
 pub use self::error::MigrateError;
 pub use self::holding::{HeldFlow, Holding};
-pub use self::image::{Image, ImageError};
+pub use self::image::{Held, Image, ImageError};
 pub use self::message::Route;
 pub use self::restore::{restore_all, restore_unrouted};
 pub use self::routing::{RouteMode, Routing};

@@ -81,6 +81,11 @@ impl Ticket {
         self.flow
     }
 
+    /// By how much the window that is offered to the fixed host is scaled.
+    pub fn window_scale(&self) -> u8 {
+        self.scales.unwrap_or_default().1
+    }
+
     /// The ticket as bytes.
     pub fn encode(&self) -> Vec<u8> {
         // There is nothing in it that the form cannot say; were it otherwise, nobody would read it.
@@ -94,8 +99,12 @@ impl Ticket {
     /// [`ImageError`]. What is read has sensible values.
     pub fn decode(bytes: &[u8]) -> Result<Self, ImageError> {
         let ticket: Self = read(VERSION, bytes)?;
-        check(&ticket.flow, ticket.mss, ticket.scales, &ticket.settings)?;
-        Ok(ticket)
+        ticket.check().map(|()| ticket)
+    }
+
+    /// Refuses what no connection has.
+    pub(super) fn check(&self) -> Result<(), ImageError> {
+        check(&self.flow, self.mss, self.scales, &self.settings)
     }
 
     /// The sequence number of a byte of the mobile's.

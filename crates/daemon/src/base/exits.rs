@@ -14,7 +14,7 @@ use lasthop_kernel::slab::Key;
 use lasthop_kernel::tcp;
 use lasthop_kernel::turn::Source;
 use lasthop_migrate::{
-    Admin, Claimed, Dumped, Failed, Flow, HeldFlow, Holding, MigrateError, Worker,
+    Admin, Claimed, Dumped, Failed, Flow, HeldFlow, Holding, Image, MigrateError, Worker,
 };
 use lasthop_session::{Refusal, SessionId};
 use lasthop_units::gather;
@@ -36,7 +36,7 @@ pub(super) enum Done {
     /// Connections of a session that were taken out of the kernel.
     Dumped(SessionId, Vec<Result<Dumped, Box<Failed>>>),
     /// Connections of a session that were put into it.
-    Restored(SessionId, Vec<Result<OwnedFd, String>>),
+    Restored(SessionId, Vec<Result<Exited, String>>),
     /// What fixed hosts say of connections of a session whose base is dead.
     Claimed(SessionId, Vec<Option<Claimed>>),
 }
@@ -82,17 +82,38 @@ fn hold(
     to: SocketAddr,
 ) -> Option<HeldFlow> {
     let flow = Flow { local: tcp::local_addr(fd), remote: to };
+    let slot = slot(admin, flow)?;
+    Some(by.hold(flow, slot, release(helper)))
+}
+
+/// Has the acknowledgements held of a connection that is about to be made anew, if they were before.
+pub(super) fn hold_again(
+    admin: &mut Admin,
+    helper: &Helper,
+    by: &Arc<Holding>,
+    image: &Image,
+) -> Option<HeldFlow> {
+    let held = image.held()?;
+    let slot = slot(admin, image.flow())?;
+    Some(by.resume(image, held, slot, release(helper.clone())))
+}
+
+fn slot(admin: &mut Admin, flow: Flow) -> Option<u32> {
     let slot = admin.hold(flow);
-    let slot = slot.inspect_err(|error| tracing::warn!(%to, %error, "not acknowledged end to end"));
-    let release = move |flow| {
+    let to = flow.remote;
+    slot.inspect_err(|error| tracing::warn!(%to, %error, "not acknowledged end to end")).ok()
+}
+
+/// How a connection is held no longer.
+fn release(helper: Helper) -> impl FnOnce(Flow) + Send + 'static {
+    move |flow| {
         helper.submit(move |admin| {
             if let Err(error) = admin.release(flow) {
                 tracing::debug!(%error, "a connection that is over is still held");
             }
             None
         });
-    };
-    Some(by.hold(flow, slot.ok()?, release))
+    }
 }
 
 /// The addresses of mobiles that have some, and what makes sockets for them.
@@ -209,6 +230,11 @@ impl Exits {
     /// What makes sockets for mobiles' addresses.
     pub(super) fn exit(&self) -> Option<Arc<dyn Exit>> {
         self.helper().map(|helper| Arc::new(helper.clone()) as Arc<dyn Exit>)
+    }
+
+    /// What holds the acknowledgements of connections, by their mobile.
+    pub(super) fn holders(&self) -> &BTreeMap<PublicKey, Holder> {
+        &self.holders
     }
 
     /// What holds the acknowledgements of a mobile's connections, if something does.

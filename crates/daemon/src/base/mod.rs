@@ -204,7 +204,7 @@ fn means(config: &BaseConfig, workers: usize) -> Result<Vec<Means>, RunError> {
     }
     let fleet = FleetKeys::load(handoff.map_or(&[], |of| of.fleet_keys.as_slice()))?;
     let mut first = Exits::open(config, fleet.as_ref())?;
-    let migration = handoff.and_then(|of| Migration::start(of, config, first.helper(), fleet));
+    let migration = handoff.and_then(|of| Migration::start(of, config, &first, fleet));
     if handoff.is_some_and(|of| Migration::is_missing(of, migration.as_ref())) {
         first.disable();
     }

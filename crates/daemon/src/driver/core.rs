@@ -15,7 +15,6 @@ use lasthop_kernel::reactor::Reactor;
 use lasthop_kernel::slab::{Key, Slab};
 use lasthop_kernel::tcp::Socket;
 use lasthop_kernel::turn::{Source, Turn};
-use lasthop_migrate::HeldFlow;
 use lasthop_session::station::{Associations, Bridge};
 use lasthop_session::{ConnId, ResetReason, Session};
 use lasthop_units::{Deadlines, Time, Timers};
@@ -464,20 +463,17 @@ impl<H: Hop, W> Core<H, W> {
         }
     }
 
-    /// Holds the acknowledgements of a connection that stands, and of which nothing was read nor written.
-    pub(crate) fn hold(&mut self, id: H::Id, conn: ConnId, flow: HeldFlow, holder: &Holder) {
+    /// Holds the acknowledgements of a connection, whose mobile is given what it takes to go on with it elsewhere.
+    pub(crate) fn hold(&mut self, id: H::Id, conn: ConnId, held: Held, holder: &Holder) {
         let connection = self.find(id, conn).and_then(|key| self.connections.get_mut(key));
         let Some(Phase::Relaying(relay)) = connection.map(|connection| &mut connection.phase)
         else {
             return;
         };
-        let ticket = holder.tickets.as_ref().and_then(|(keys, mobile)| {
-            let ticket = flow.ticket(&relay.socket.fd);
-            let ticket = ticket.inspect_err(|error| tracing::warn!(%error, "no ticket is made"));
-            keys.seal(mobile, conn, &ticket.ok()?)
-        });
-        let (now, most) = (self.now, holder.most);
-        relay.held = Some(Box::new(Held::new(now, flow, most, &relay.socket, ticket.is_some())));
+        let tickets = holder.tickets.as_ref().zip(held.ticket());
+        let ticket = tickets.and_then(|((keys, mobile), ticket)| keys.seal(mobile, conn, ticket));
+        relay.held = Some(Box::new(held));
+        let now = self.now;
         if let Some((session, mut streams)) = self.session(id) {
             session.report_acknowledged(&mut streams, conn);
             let said = ticket.map(|ticket| session.send_message(now, &mut streams, &ticket));

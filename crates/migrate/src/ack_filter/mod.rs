@@ -223,6 +223,12 @@ impl Slots {
         (words.len() == WORDS).then(|| std::array::from_fn(|n| words[n].load(Ordering::Acquire)))
     }
 
+    /// Fills in what is known of a connection that is not live yet. `false` if there is no such slot.
+    pub fn prepare(&self, slot: u32, known: &Slot) -> bool {
+        let words = known.words();
+        (CONTROL + 1..WORDS).all(|word| self.write(slot, word, words[word]))
+    }
+
     /// From here on this is wanted of a connection. `false` if there is no such slot.
     pub fn set_control(&self, slot: u32, control: Control) -> bool {
         self.write(slot, CONTROL, control.word())

@@ -9,7 +9,7 @@ use lasthop_wire::tcp::{Flags, Options, ParseError, Segment, Seq, Timestamps};
 
 use super::{Claim, ClaimError, Claimed};
 use crate::UNREAD_MAX;
-use crate::image::Image;
+use crate::image::{Held, Image};
 
 /// How far the clock of timestamps is set ahead of what the fixed host has seen, so that it is also ahead of what is still
 /// on its way from the dead base (RFC 7323 section 5): a second of the fastest clock that Linux has, which counts
@@ -190,7 +190,13 @@ impl Claim {
             },
             buffers: (2 * UNREAD_MAX as u32, 0),
             settings: ticket.settings.clone(),
+            held: Some(Held { ticket: ticket.clone(), acknowledged: self.acknowledged() }),
         }
+    }
+
+    /// What the fixed host is acknowledged, as one counts that holds acknowledgements.
+    fn acknowledged(&self) -> u32 {
+        (self.received as u32).wrapping_add(self.received_end.into())
     }
 }
 

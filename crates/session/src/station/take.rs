@@ -49,7 +49,8 @@ impl<A, I: Copy + Eq> Restoring<A, I> {
 struct Unwired<A> {
     conn: ConnId,
     target: Target,
-    /// The fixed host's end has come.
+    /// Bytes of the fixed host's that have come, and whether its end has.
+    taken: u64,
     read_done: bool,
     /// Where that half is; `None` if there is none yet.
     wired: Option<Wired<A>>,
@@ -61,6 +62,7 @@ impl<A: Address> Unwired<A> {
         Self {
             conn: ConnId(connection.id),
             target: connection.target.clone(),
+            taken: connection.down.end(),
             read_done: connection.down.ended,
             wired: Wired::decode(&wired),
         }
@@ -120,11 +122,11 @@ where
         self.mobiles.name(mobile, session);
         self.stands(mobile);
         let (mut connections, mut images) = (Vec::new(), Vec::new());
-        for Unwired { conn, target, read_done, wired } in unwired {
+        for Unwired { conn, target, taken, read_done, wired } in unwired {
             match wired {
                 None => {}
                 Some(Wired::Image(image)) => {
-                    connections.push(Restored { conn, target, read_done, ended: None });
+                    connections.push(Restored { conn, target, taken, read_done, ended: None });
                     images.push(image);
                 }
                 Some(Wired::Lost) => Self::reset(world, id, conn),

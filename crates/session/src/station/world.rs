@@ -188,6 +188,8 @@ pub struct Restored {
     pub conn: ConnId,
     /// Where that goes.
     pub target: Target,
+    /// Bytes of the fixed host's that the connection had taken where the wired half was before.
+    pub taken: u64,
     /// The fixed host's end has come.
     pub read_done: bool,
     /// How the connection has ended since it came, if it has.

@@ -9,15 +9,17 @@ use lasthop_kernel::reactor::Reactor;
 use lasthop_kernel::tcp::{self, Socket};
 use lasthop_kernel::turn::Source;
 use lasthop_migrate::{
-    self as migrate, Admin, Claim, Dumped, Failed, Flow, Image, MigrateError, RouteMode, Routing,
+    self as migrate, Admin, Claim, Dumped, Failed, Flow, HeldFlow, Image, MigrateError, RouteMode,
+    Routing,
 };
 use lasthop_session::{ConnId, Orphan, SessionId};
 use lasthop_units::{Duration, Time, gather};
 
 use super::{Fallback, HandoffFile, MobileEntry, Mode};
 use crate::base::BaseConfig;
-use crate::base::exits::{Done, Helper};
+use crate::base::exits::{Done, Exits, Helper, hold_again};
 use crate::base::fleet::FleetKeys;
+use crate::dial::{Exited, Holder};
 use crate::error::RunError;
 use crate::relay::{Paused, Relay};
 
@@ -40,6 +42,8 @@ pub(in crate::base) struct Migration {
     helper: Helper,
     /// By which connections are taken over whose base is dead.
     fleet: Option<FleetKeys>,
+    /// What holds the acknowledgements of mobiles' connections.
+    holders: BTreeMap<PublicKey, Holder>,
     routing: Routing,
     /// From where mobiles' connections leave.
     addresses: BTreeMap<PublicKey, Vec<IpAddr>>,
@@ -102,8 +106,12 @@ impl Migration {
     /// The same for another worker of the base, whose way to the helper this is. It has moved nothing yet.
     pub(in crate::base) fn beside(&self, helper: &Helper) -> Self {
         let (addresses, routed) = (self.addresses.clone(), self.routed.clone());
-        let fleet = self.fleet.clone();
-        Self { fleet, ..Self::over(helper.clone(), self.routing.clone(), addresses, routed) }
+        let (fleet, holders) = (self.fleet.clone(), self.holders.clone());
+        Self {
+            fleet,
+            holders,
+            ..Self::over(helper.clone(), self.routing.clone(), addresses, routed)
+        }
     }
 
     /// Nothing has moved.
@@ -116,6 +124,7 @@ impl Migration {
         Self {
             helper,
             fleet: None,
+            holders: BTreeMap::new(),
             routing,
             addresses,
             routed,
@@ -130,7 +139,7 @@ impl Migration {
     pub(in crate::base) fn start(
         settings: &HandoffFile,
         config: &BaseConfig,
-        helper: Option<&Helper>,
+        exits: &Exits,
         fleet: Option<FleetKeys>,
     ) -> Option<Self> {
         let mobiles = &config.mobiles;
@@ -144,7 +153,7 @@ impl Migration {
             );
             return None;
         }
-        let helper = helper?.clone();
+        let (helper, holders) = (exits.helper()?.clone(), exits.holders().clone());
         let address = mobiles.iter().find_map(MobileEntry::any)?;
         if let Err(error) = helper.wait_for(move |admin| migrate::probe(admin, address)) {
             tracing::warn!(%error, "connections cannot migrate: falling back to anchor");
@@ -160,7 +169,7 @@ impl Migration {
         let addresses = gather(mobiles.iter().map(|m| (m.key.0, m.address.clone())));
         let routed = mobiles.iter().map(|m| (m.key.0, [&m.address, config.routed_tun(m)].concat()));
         let routed = gather(routed);
-        Some(Self { fleet, ..Self::over(helper, routing, addresses, routed) })
+        Some(Self { fleet, holders, ..Self::over(helper, routing, addresses, routed) })
     }
 
     /// Whether packets for mobiles' addresses are to come here, and nothing has them come.
@@ -226,8 +235,9 @@ impl Migration {
         let mut out = Vec::with_capacity(outcomes.len());
         for (outcome, (conn, target, rest)) in outcomes.into_iter().zip(connections) {
             let outcome = match outcome {
-                Ok(dumped) => {
-                    if let Dumped::Image(image) = &dumped {
+                Ok(mut dumped) => {
+                    if let Dumped::Image(image) = &mut dumped {
+                        image.set_held(rest.held());
                         flows.push(image.flow());
                     }
                     Ok(dumped)
@@ -283,18 +293,30 @@ impl Migration {
             false => migrate::restore_unrouted,
         };
         let own = self.addresses.get(&mobile).cloned().unwrap_or_default();
+        let (helper, holder) = (self.helper.clone(), self.holders.get(&mobile).cloned());
         self.helper.submit(move |admin| {
             let images: Vec<_> = images.iter().map(|bytes| decode(bytes, &own)).collect();
             let whole: Vec<Image> = images.iter().flatten().cloned().collect();
-            let mut made = restore(admin, &whole).into_iter();
+            // Before the kernel says anything of them.
+            let holding = holder.map(|holder| holder.holding);
+            let mut again =
+                |image| holding.as_ref().and_then(|by| hold_again(admin, &helper, by, image));
+            let held: Vec<Option<HeldFlow>> = whole.iter().map(&mut again).collect();
+            let mut made = restore(admin, &whole).into_iter().zip(held);
             let outcomes = images.into_iter().map(|image| {
                 image?;
-                let made = made.next().unwrap_or(Err(MigrateError::State("it was lost")));
-                made.map_err(|e| e.to_string())
+                let lost = || (Err(MigrateError::State("it was lost")), None);
+                let (made, held) = made.next().unwrap_or_else(lost);
+                made.map(|fd| Exited { fd, held }).map_err(|e| e.to_string())
             });
             Some(Done::Restored(session, outcomes.collect()))
         });
         self.stay(session);
+    }
+
+    /// What holds the acknowledgements of a mobile's connections.
+    pub(super) fn holder(&self, mobile: PublicKey) -> Option<&Holder> {
+        self.holders.get(&mobile)
     }
 
     /// Whether connections are taken over from bases that are dead.
@@ -549,6 +571,7 @@ mod tests {
                 let mut migration = Migration {
                     helper: worker.handle().clone(),
                     fleet: None,
+                    holders: BTreeMap::new(),
                     routing: Routing::new(RouteMode::None, None, vec![]).unwrap(),
                     addresses: BTreeMap::from([(its, vec![own]), (another, vec![other])]),
                     routed: BTreeMap::new(),

@@ -7,7 +7,6 @@ mod wires;
 
 use std::collections::BTreeMap;
 use std::io;
-use std::os::fd::OwnedFd;
 
 use lasthop_control::{Handoffs as HandoffCounters, PeerReport};
 use lasthop_hop::seal::{Keypair, PublicKey};
@@ -25,6 +24,7 @@ use self::strays::Strays;
 use self::wires::{BaseWires, HandoffContext};
 use super::{BaseConfig, Fallback, HandoffConfig, HandoffFile, MobileEntry, Mode, Surrogate};
 use crate::backhaul::{BaseAssociationId, Peer, Purpose, WithPeers};
+use crate::dial::Exited;
 use crate::driver;
 use crate::hop::{Hop, HopEvent};
 use crate::packets::{Sorting, Verdict};
@@ -279,7 +279,7 @@ impl Handoffs {
         &mut self,
         core: &mut Core,
         session: SessionId,
-        outcomes: Vec<Result<OwnedFd, String>>,
+        outcomes: Vec<Result<Exited, String>>,
     ) {
         let Self { station, means, .. } = &mut *self;
         let made = outcomes.into_iter().map(Some).collect();

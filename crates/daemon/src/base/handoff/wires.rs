@@ -1,13 +1,11 @@
 //! A base's associations and kernel sockets, as the handoff machine uses them.
 
-use std::os::fd::OwnedFd;
-
 use lasthop_control::Handoffs as Counters;
 use lasthop_hop::seal::PublicKey;
 use lasthop_kernel::slab::Key;
 use lasthop_kernel::tcp::{self, Socket};
 use lasthop_kernel::turn::Source;
-use lasthop_migrate::{self as migrate, Failed, MigrateError};
+use lasthop_migrate::{self as migrate, Failed, HeldFlow, MigrateError};
 use lasthop_session::station::{
     Associations, Bridge, Counts, Dumped, Ended, Farewell, Fate, Name, Reclaimed, Restored,
     SocketState, Wires,
@@ -18,7 +16,9 @@ use lasthop_units::Bytes;
 use super::strays::Strays;
 use super::{Core, Fallback, HandoffConfig, Migration, Mode, far_session};
 use crate::backhaul::{BaseAssociationId, Peer, Purpose};
+use crate::dial::Exited;
 use crate::driver::Phase;
+use crate::held::Held;
 use crate::hop::AnyStreams;
 use crate::relay::Relay;
 
@@ -103,6 +103,25 @@ impl BaseWires<'_> {
     }
 }
 
+impl BaseWires<'_> {
+    /// The acknowledgements of a connection that was made anew are held as they were before.
+    fn hold_again(
+        &mut self,
+        id: BaseAssociationId,
+        conn: ConnId,
+        flow: Option<HeldFlow>,
+        taken: u64,
+    ) {
+        let mobile = self.core.hop.key_of(id);
+        let holder = mobile.and_then(|mobile| self.means.migration.as_ref()?.holder(mobile));
+        let (Some(flow), Some(holder)) = (flow, holder) else { return };
+        if let Some(held) = Held::resumed(self.core.now, flow, holder, taken) {
+            held.wake();
+            self.core.hold(id, conn, held, holder);
+        }
+    }
+}
+
 impl Associations for BaseWires<'_> {
     type Id = BaseAssociationId;
     type Streams = AnyStreams;
@@ -117,7 +136,7 @@ impl Associations for BaseWires<'_> {
 }
 
 impl Wires<PublicKey, BaseAssociationId, Key> for BaseWires<'_> {
-    type Made = Result<OwnedFd, String>;
+    type Made = Result<Exited, String>;
 
     fn link(&mut self, base: PublicKey, session: SessionId) -> Option<BaseAssociationId> {
         let peer = self.means.peer(base)?;
@@ -293,19 +312,22 @@ impl Wires<PublicKey, BaseAssociationId, Key> for BaseWires<'_> {
     }
 
     fn install(&mut self, id: BaseAssociationId, restored: Restored, made: Self::Made) {
-        let Restored { conn, target, read_done, ended } = restored;
+        let Restored { conn, target, taken, read_done, ended } = restored;
         // The source needs the key, and the key the socket: the source is corrected after.
-        let socket = made.and_then(|fd| {
+        let socket = made.and_then(|Exited { fd, held }| {
             tcp::tune_relayed(&fd);
-            Socket::new(&mut self.core.reactor, fd, Source::Resolver).map_err(|e| e.to_string())
+            let socket = Socket::new(&mut self.core.reactor, fd, Source::Resolver);
+            socket.map(|socket| (socket, held)).map_err(|e| e.to_string())
         });
         match socket {
-            Ok(socket) if ended.is_some() => {
+            Ok((socket, held)) if ended.is_some() => {
+                drop(held);
                 socket.close(&mut self.core.reactor, ended == Some(Ended::Reset));
             }
-            Ok(socket) => {
-                let relay = Relay::continued(conn, socket, read_done);
+            Ok((socket, held)) => {
+                let relay = Relay::continued(conn, socket, taken, read_done);
                 self.core.add_relay(target.to_string(), id, relay);
+                self.hold_again(id, conn, held, taken + u64::from(read_done));
             }
             Err(error) => {
                 tracing::warn!(connection = conn.0, %target, error, "connection lost in the handoff");
