@@ -19,7 +19,7 @@ fn settings(family: Family) -> Settings {
     Settings { handoff: Some(handoff), family, acknowledge: true, ..Settings::default() }
 }
 
-/// The base is killed with what it had received, and its mobile goes to another: the servers notice a pause.
+/// ACK-5, ACK-7, ACK-9: the base is killed with what it had received, and its mobile goes to another: the servers notice a pause.
 #[test]
 fn connections_go_on_at_another_base_when_theirs_is_killed() {
     for family in Family::ALL {
@@ -42,7 +42,7 @@ fn connections_go_on_at_another_base_when_theirs_is_killed() {
     }
 }
 
-/// So does a base that has been given them in good order.
+/// ACK-5: so may a base that has been given them in good order.
 #[test]
 fn connections_go_on_at_a_third_base_when_the_second_is_killed() {
     let traffic = [Traffic::Download, Traffic::Idle];

@@ -175,7 +175,8 @@ impl MobileRole {
             "the base before is silent: this one takes over"
         );
         if let Some(handoffs) = &mut self.handoffs {
-            handoffs.machine.tell_orphans(orphans);
+            let silent = self.heard.map_or(Duration::ZERO, |heard| core.now.since(heard));
+            handoffs.machine.tell_orphans(orphans, silent);
         }
     }
 
@@ -212,6 +213,8 @@ impl MobileRole {
             session.suspend(now, &mut streams);
         }
         let at = self.at;
+        let silent = core.hop.get(at).and_then(|hop| hop.silent_for(now)).unwrap_or_default();
+        self.heard.get_or_insert(Time::ZERO + now.since(Time::ZERO).saturating_sub(silent));
         let carried = core.hop.get(at).map(|hop| hop.in_round_trip()).unwrap_or_default();
         if let Some((session, _)) = core.session(at) {
             session.expect(carried);
@@ -328,6 +331,7 @@ impl MobileRole {
 
     fn handle_resumed(&mut self, core: &mut Core) {
         let now = core.now;
+        self.heard = None;
         if let Some((session, mut streams)) = core.session(self.at) {
             session.handle_resumed(now, &mut streams);
         }
@@ -349,6 +353,7 @@ impl MobileRole {
     /// The handoff has failed. The new base refuses connections that it did not get one by one; if it
     /// did not answer at all, they are reset here.
     fn handle_broken(&mut self, core: &mut Core, why: Broken) {
+        self.heard = None;
         let base = self.stations[self.here].name();
         tracing::warn!(base, %why, "handoff failed: connections that were to move are reset");
         let there = core.connections_of(self.at).len() as u64;
@@ -380,7 +385,7 @@ impl MobileRole {
 
     /// The association that carried the session is lost, and its connections with it.
     pub(super) fn handle_lost(&mut self) {
-        self.impatient = true;
+        (self.impatient, self.heard) = (true, None);
         let key = self.stations[self.here].config.key;
         if let (Some(handoffs), Some(key)) = (&mut self.handoffs, key) {
             handoffs.restart(key);

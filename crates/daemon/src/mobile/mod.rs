@@ -184,6 +184,8 @@ pub(crate) struct MobileRole {
     here: usize,
     /// Since when `here` is that base.
     here_since: Time,
+    /// When something last came from the base that has the session, while the session is on its way from there.
+    heard: Option<Time>,
     /// The part of the hop whose association carries the session.
     at: u32,
     /// The session runs there; else it waits for an association with the base `here`.
@@ -283,6 +285,7 @@ impl MobileRole {
             name,
             here: 0,
             here_since: Time::ZERO,
+            heard: None,
             at: 0,
             resumed: true,
             known_to_base: false,

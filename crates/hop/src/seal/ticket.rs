@@ -75,6 +75,7 @@ mod tests {
         *Keypair::generate(Seed::from_u64(n)).public()
     }
 
+    /// ACK-6: it proves nothing for anything else.
     #[test]
     fn a_ticket_is_good_for_one_connection_of_one_mobile_in_one_fleet() {
         let key = TicketKey::new(&secret(1));
@@ -86,6 +87,7 @@ mod tests {
         assert_eq!(TicketKey::new(&secret(2)).open(&mobile(1), 4, &ticket), None, "another fleet");
     }
 
+    /// ACK-6: nobody can change one.
     #[test]
     fn a_ticket_that_was_changed_or_cut_is_none() {
         let key = TicketKey::new(&secret(1));

@@ -47,6 +47,8 @@ pub enum BaseEvent<A> {
         orphans: Vec<Orphan>,
         /// The other base cannot be reached, or is silent for so long that what cannot go on without it is lost.
         certain: bool,
+        /// For how long it has sent the mobile nothing.
+        silent: Duration,
     },
     /// The session stands here and the mobile is being notified (MHP-18).
     Resumed {
@@ -190,7 +192,10 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
                 self.on_greet(now, asked, holder, &grants);
             }
             Message::Here { since } => self.on_here(asked, since),
-            Message::Orphans { last, orphans } => self.on_orphans(now, asked, last != 0, orphans),
+            Message::Orphans { last, silent, orphans } => {
+                let silent = Duration::from_millis(silent.into());
+                self.on_orphans(now, asked, orphans, (last != 0).then_some(silent));
+            }
             Message::Handover { limit, piece, window, since, copy, warrant } => {
                 match self.warranted(asked, warrant.as_ref()) {
                     Ok(mobile) => {

@@ -84,6 +84,8 @@ struct Pending<A> {
     refused: Option<Reason>,
     /// What is yet to be told of connections whose base is dead.
     orphans: VecDeque<Orphan>,
+    /// How long that base has been silent.
+    silent: Duration,
     /// It is being told.
     tells_orphans: bool,
 }
@@ -170,10 +172,16 @@ impl<A: Address, G: Granter<A>> Mobile<A, G> {
         let retry = Retry::now(now, &self.config);
         let grants = self.granter.grants(self.session, self.attempt, base);
         let grants = grants.into_iter().map(|(holder, grant)| (holder.to_name(), grant)).collect();
-        let (refused, orphans, tells_orphans) = (None, VecDeque::new(), false);
-        let pending =
-            Pending { to: base, started: now, retry, grants, refused, orphans, tells_orphans };
-        self.pending = Some(pending);
+        self.pending = Some(Pending {
+            to: base,
+            started: now,
+            retry,
+            grants,
+            refused: None,
+            orphans: VecDeque::new(),
+            silent: Duration::ZERO,
+            tells_orphans: false,
+        });
     }
 
     /// An association with that base has just begun: what is due for it is sent at once, and its time
@@ -246,10 +254,12 @@ impl<A: Address, G: Granter<A>> Mobile<A, G> {
         }
     }
 
-    /// In answer to [`TakeOver`](MobileEvent::TakeOver): what there is of each connection.
-    pub fn tell_orphans(&mut self, orphans: Vec<Orphan>) {
+    /// In answer to [`TakeOver`](MobileEvent::TakeOver): what there is of each connection, and how long nothing has come from the
+    /// base that had them.
+    pub fn tell_orphans(&mut self, orphans: Vec<Orphan>, silent: Duration) {
         if let Some(pending) = &mut self.pending {
-            (pending.orphans, pending.tells_orphans) = (orphans.into(), true);
+            (pending.orphans, pending.silent, pending.tells_orphans) =
+                (orphans.into(), silent, true);
         }
     }
 
@@ -333,7 +343,8 @@ impl<A: Address, G: Granter<A>> Mobile<A, G> {
             let orphans = pending.orphans.drain(..n).collect();
             pending.tells_orphans = !pending.orphans.is_empty();
             let last = u8::from(!pending.tells_orphans);
-            return Some((pending.to, Message::Orphans { last, orphans }));
+            let silent = u32::try_from(pending.silent.as_millis()).unwrap_or(u32::MAX);
+            return Some((pending.to, Message::Orphans { last, silent, orphans }));
         }
         let pending = self.pending.as_mut().filter(|pending| pending.retry.next <= now)?;
         pending.retry.again(now, &self.config);

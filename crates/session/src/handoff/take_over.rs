@@ -127,13 +127,13 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
         self.send(mobile, session, attempt, Message::TakeOver);
     }
 
-    /// The mobile says what it has.
+    /// The mobile says what it has; with the last of it how long it has not heard from the base that had the session.
     pub(super) fn on_orphans(
         &mut self,
         now: Time,
         asked: Asked<A>,
-        last: bool,
         orphans: Vec<Orphan>,
+        silent: Option<Duration>,
     ) {
         let Asked { by: mobile, session, attempt } = asked;
         let patience = self.config.take_over.unwrap_or_default() * CERTAIN;
@@ -147,9 +147,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
             return;
         }
         arriving.orphans.extend(orphans);
-        if !last {
-            return;
-        }
+        let Some(silent) = silent else { return };
         arriving.ask_mobile = None;
         let orphans = core::mem::take(&mut arriving.orphans);
         match core::mem::replace(&mut arriving.stage, ArrivingStage::Asking) {
@@ -159,7 +157,8 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
                 arriving.stage = stage;
                 let certain = arriving.holder_is == Doubt::Unreachable
                     || arriving.last_message + patience <= now;
-                let event = BaseEvent::TakeOver { session, mobile, attempt, orphans, certain };
+                let event =
+                    BaseEvent::TakeOver { session, mobile, attempt, orphans, certain, silent };
                 self.events.push_back(event);
             }
         }

@@ -588,8 +588,9 @@ where
             BaseEvent::Over { session, mobile } => self.on_over(world, now, session, mobile),
             BaseEvent::Copy(session) => self.copy(world, now, session),
             BaseEvent::Rebuild { state, mobile } => self.take(world, now, state, mobile),
-            BaseEvent::TakeOver { session, mobile, attempt, orphans, certain } => {
-                self.begin_take_over(world, now, (session, mobile, attempt), orphans, certain);
+            BaseEvent::TakeOver { session, mobile, attempt, orphans, certain, silent } => {
+                let of = (session, mobile, attempt);
+                self.begin_take_over(world, now, of, orphans, certain, silent);
             }
             BaseEvent::Resumed { session, mobile } => {
                 self.note(session, NoteKind::TakenOver(mobile));

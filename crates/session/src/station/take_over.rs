@@ -4,7 +4,7 @@
 use alloc::vec::Vec;
 use core::fmt::Debug;
 
-use lasthop_units::Time;
+use lasthop_units::{Duration, Time};
 
 use super::wired::Wired;
 use super::{NoteKind, Reclaimed, Station, Wires};
@@ -37,6 +37,7 @@ where
         (session, mobile, attempt): (SessionId, A, u32),
         all: Vec<Orphan>,
         certain: bool,
+        silent: Duration,
     ) {
         let newest = all.iter().map(|one| one.connection).max().unwrap_or(0);
         let without = all.iter().filter(|one| !one.asking && one.ticket.is_none()).count();
@@ -47,7 +48,7 @@ where
             self.machine.take_over(now, session, attempt, None);
             return;
         }
-        let reclaimed = world.reclaim(session, mobile, &orphans);
+        let reclaimed = world.reclaim(session, mobile, &orphans, silent);
         self.taking_over.insert(session, TakingOver { attempt, orphans, without, newest });
         if let Some(reclaimed) = reclaimed {
             self.handle_reclaimed(world, now, session, reclaimed);

@@ -239,7 +239,7 @@ impl Roaming {
                     // If that base is dead, or is silent for longer, they are lost.
                     let lost = orphans.iter().filter(|one| one.ticket.is_none() && !one.asking);
                     self.around.spoiled.extend(lost.map(|one| ConnId(one.connection)));
-                    self.mobile.tell_orphans(orphans);
+                    self.mobile.tell_orphans(orphans, Duration::ZERO);
                 }
                 MobileEvent::Broken(_) => {
                     self.broken += 1;

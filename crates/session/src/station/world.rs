@@ -88,7 +88,8 @@ pub trait Wires<A, I, S>: Associations<Id = I> {
     ) -> Option<Vec<Option<Self::Made>>>;
 
     /// Finds out what another base that is dead had of these connections of a mobile's, by what it has made of them and by
-    /// what their fixed hosts say. Packets for the mobile come here from here on.
+    /// what their fixed hosts say. Packets for the mobile come here from here on. The mobile has not heard from that base for so
+    /// long, which may have acknowledged since what the mobile does not have.
     ///
     /// What is known of each, in their order, and nothing of one that cannot go on; or `None` where that takes time: then
     /// [`Station::handle_reclaimed`](super::Station::handle_reclaimed) is told.
@@ -97,6 +98,7 @@ pub trait Wires<A, I, S>: Associations<Id = I> {
         _session: SessionId,
         _mobile: A,
         orphans: &[Orphan],
+        _silent: Duration,
     ) -> Option<Vec<Option<Reclaimed>>> {
         Some(orphans.iter().map(|_| None).collect())
     }

@@ -233,7 +233,7 @@ impl Carried {
                 MobileEvent::Refused { .. } | MobileEvent::Unexpected { .. } => {}
                 MobileEvent::TakeOver => {
                     let orphans = self.session.orphans(&self.hop);
-                    self.handoff.tell_orphans(orphans);
+                    self.handoff.tell_orphans(orphans, Duration::ZERO);
                 }
                 // The session is lost (MHP-21); another one begins with the base at hand.
                 MobileEvent::Broken(why) => {

@@ -491,6 +491,8 @@ pub enum Message<'a> {
     Orphans {
         /// One, if no more follow.
         last: u8,
+        /// How long nothing has come from the base that had it, milliseconds.
+        silent: u32,
         /// At most [`ORPHANS_MAX`].
         orphans: Vec<Orphan>,
     },

@@ -326,11 +326,22 @@ impl Migration {
 
     /// Has the fixed hosts of connections asked whose base is dead, once packets for their mobile come here. What they say is
     /// [told](Done::Claimed).
-    pub(super) fn claim(&mut self, session: SessionId, mobile: PublicKey, orphans: &[Orphan]) {
+    pub(super) fn claim(
+        &mut self,
+        session: SessionId,
+        mobile: PublicKey,
+        orphans: &[Orphan],
+        silent: Duration,
+    ) {
         self.end_move(mobile);
+        // After so long a base acknowledges what the mobile does not have.
+        let holds = self.holders.get(&mobile).is_some_and(|holder| silent < holder.most);
+        if !holds {
+            tracing::warn!(%mobile, ?silent, "its base was silent for too long: what that has acknowledged since is not known");
+        }
         let own = self.addresses.get(&mobile).cloned().unwrap_or_default();
         let claim = |orphan: &Orphan| {
-            let ticket = self.fleet.as_ref()?.open(&mobile, orphan)?;
+            let ticket = self.fleet.as_ref().filter(|_| holds)?.open(&mobile, orphan)?;
             let is_own = own.contains(&ticket.flow().local.ip().to_canonical());
             is_own.then(|| Claim {
                 ticket,

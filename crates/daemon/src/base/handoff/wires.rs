@@ -11,7 +11,7 @@ use lasthop_session::station::{
     SocketState, Wires,
 };
 use lasthop_session::{ConnId, Orphan, ResetReason, Session, SessionId, Target};
-use lasthop_units::Bytes;
+use lasthop_units::{Bytes, Duration};
 
 use super::strays::Strays;
 use super::{Core, Fallback, HandoffConfig, Migration, Mode, far_session};
@@ -301,10 +301,11 @@ impl Wires<PublicKey, BaseAssociationId, Key> for BaseWires<'_> {
         session: SessionId,
         mobile: PublicKey,
         orphans: &[Orphan],
+        silent: Duration,
     ) -> Option<Vec<Option<Reclaimed>>> {
         match &mut self.means.migration {
             Some(migration) if !orphans.is_empty() => {
-                migration.claim(session, mobile, orphans);
+                migration.claim(session, mobile, orphans, silent);
                 None
             }
             _ => Some(Vec::new()),

@@ -94,6 +94,7 @@ fn served() -> (Roaming, ConnId) {
     (world, id)
 }
 
+/// ACK-7: the fixed host has one connection, and every byte.
 #[test]
 fn connections_go_on_when_their_base_has_died() {
     for how in [Death::Killed, Death::Cut] {
@@ -119,7 +120,7 @@ fn connections_go_on_when_their_base_has_died() {
     }
 }
 
-/// A base that was only cut off finds that its mobile's session is elsewhere, and gives it away.
+/// ACK-8: a base that was only cut off finds that its mobile's session is elsewhere, and gives it away.
 #[test]
 fn a_base_that_was_cut_off_is_fenced() {
     let (mut world, id) = served();
@@ -138,7 +139,7 @@ fn a_base_that_was_cut_off_is_fenced() {
     assert_eq!((world.resumed, world.around.taken), (2, 1));
 }
 
-/// One that answers in time hands over as ever.
+/// ACK-7: one that answers in time hands over as ever.
 #[test]
 fn nothing_is_taken_over_from_a_base_that_answers() {
     let (mut world, _) = served();

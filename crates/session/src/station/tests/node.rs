@@ -592,6 +592,7 @@ impl Wires<u32, At, u64> for NodeWires<'_> {
         session: SessionId,
         mobile: u32,
         orphans: &[Orphan],
+        _silent: Duration,
     ) -> Option<Vec<Option<Reclaimed>>> {
         assert_eq!(mobile, MOBILE);
         if self.around.slow {

@@ -242,7 +242,7 @@ fn what_arrives_is_what_was_sent_wherever_wired_halves_are() {
     assert!(resumed > count && spliced > count && dumped > count || count < 100, "too little");
 }
 
-/// Whichever base dies or is cut off, and comes back: what cannot go on is reset, and of what goes on nothing is wrong, lost
+/// ACK-7, ACK-8: whichever base dies or is cut off, and comes back: what cannot go on is reset, and of what goes on nothing is wrong, lost
 /// or doubled.
 #[test]
 fn what_arrives_is_what_was_sent_whichever_base_dies() {
