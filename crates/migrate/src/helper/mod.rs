@@ -18,7 +18,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lasthop_kernel::accept::{self, Pauses};
 use lasthop_kernel::clock::Clock;
@@ -39,6 +39,8 @@ use super::message::{self, Answer, MESSAGE_MAX, Request};
 const CLIENTS_MAX: usize = 16;
 /// What a helper that ends has to clean up in, before the next gives up waiting for it.
 const SUCCESSION: Duration = Duration::from_secs(3);
+/// How long a helper that ends goes on with what clients left that went without a word.
+const MOURNING: Duration = Duration::from_secs(1);
 /// One process in a network namespace has this role.
 const ROLE: &str = "helper";
 
@@ -194,6 +196,12 @@ impl Helper {
         }
         for client in self.clients.drain(..) {
             self.duty.clean(client.holdings);
+        }
+        // Whoever ends both may have ended the client first.
+        let until = Instant::now() + MOURNING;
+        while self.duty.mourns() && Instant::now() < until {
+            std::thread::sleep(self.duty.next_timeout().unwrap_or_default());
+            self.duty.handle_timeout();
         }
         Ok(())
     }

@@ -652,7 +652,7 @@ where
             let _over = own.freeze(now, &mut streams, session);
         }
         for (_, socket) in world.wired(id) {
-            world.reset(socket);
+            world.abandon(socket);
         }
     }
 

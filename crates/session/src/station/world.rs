@@ -58,6 +58,11 @@ pub trait Wires<A, I, S>: Associations<Id = I> {
     /// Sends a reset to the fixed host; one that is over is closed.
     fn reset(&mut self, socket: S);
 
+    /// Ends it; the fixed host is told nothing if another base may have taken the connection over.
+    fn abandon(&mut self, socket: S) {
+        self.reset(socket);
+    }
+
     /// Connects a mobile's connection to that of another base's association.
     fn splice(&mut self, target: &Target, bridge: Bridge<I>);
 

@@ -325,14 +325,14 @@ impl Migration {
     }
 
     /// Has the fixed hosts of connections asked whose base is dead, once packets for their mobile come here. What they say is
-    /// [told](Done::Claimed).
+    /// [told](Done::Claimed). False if they cannot be.
     pub(super) fn claim(
         &mut self,
         session: SessionId,
         mobile: PublicKey,
         orphans: &[Orphan],
         silent: Duration,
-    ) {
+    ) -> bool {
         self.end_move(mobile);
         // After so long a base acknowledges what the mobile does not have.
         let holds = self.holders.get(&mobile).is_some_and(|holder| silent < holder.most);
@@ -373,9 +373,9 @@ impl Migration {
             };
             Done::Claimed(session, claims.into_iter().map(answer).collect())
         });
-        if let Err(error) = begun {
-            tracing::warn!(%error, "connections of a dead base cannot go on");
-        }
+        begun
+            .inspect_err(|error| tracing::warn!(%error, "connections of a dead base cannot go on"))
+            .is_ok()
     }
 
     /// A session has come. It may have come home without having been anywhere.

@@ -234,14 +234,21 @@ impl Wires<PublicKey, BaseAssociationId, Key> for BaseWires<'_> {
     fn reset(&mut self, socket: Key) {
         let Some(connection) = self.core.remove(socket) else { return };
         match connection.phase {
-            Phase::Relaying(mut relay) => {
+            Phase::Relaying(relay) => {
                 let reset = !relay.is_over();
-                relay.leave();
                 relay.close(self.core.now, &mut self.core.reactor, reset);
             }
             Phase::Waiting(waiting) => waiting.end(&mut self.core.reactor),
             Phase::Bridged(_) => {}
         }
+    }
+
+    fn abandon(&mut self, socket: Key) {
+        let connection = self.core.connections.get_mut(socket);
+        if let Some(Phase::Relaying(relay)) = connection.map(|connection| &mut connection.phase) {
+            relay.leave();
+        }
+        self.reset(socket);
     }
 
     fn splice(&mut self, target: &Target, bridge: Bridge<BaseAssociationId>) {
@@ -303,13 +310,9 @@ impl Wires<PublicKey, BaseAssociationId, Key> for BaseWires<'_> {
         orphans: &[Orphan],
         silent: Duration,
     ) -> Option<Vec<Option<Reclaimed>>> {
-        match &mut self.means.migration {
-            Some(migration) if !orphans.is_empty() => {
-                migration.claim(session, mobile, orphans, silent);
-                None
-            }
-            _ => Some(Vec::new()),
-        }
+        let migration = self.means.migration.as_mut().filter(|_| !orphans.is_empty());
+        let begun = migration.is_some_and(|m| m.claim(session, mobile, orphans, silent));
+        (!begun).then(Vec::new)
     }
 
     fn install(&mut self, id: BaseAssociationId, restored: Restored, made: Self::Made) {

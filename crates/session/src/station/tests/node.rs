@@ -540,12 +540,17 @@ impl Wires<u32, At, u64> for NodeWires<'_> {
         // A base that was restarted may have connected anew.
         let is_only = self.around.flows_of(socket.conn).count() == 1;
         let is_own = self.around.has_packets(self.sockets.name, socket.flow);
-        // What another base may have taken over only falls silent: what comes of it is seen at the mobile.
-        let is_silent = self.around.fleet;
-        let is_harmless =
-            is_silent || over || !is_only || !is_own || !matches!(socket.kind, Kind::Relays);
+        let is_harmless = over || !is_only || !is_own || !matches!(socket.kind, Kind::Relays);
         let spoiled = self.around.spoiled.contains(&socket.conn);
         assert!(is_harmless || spoiled, "{} is reset at {}", socket.conn, self.sockets.name);
+    }
+
+    fn abandon(&mut self, socket: u64) {
+        match self.around.fleet {
+            // It falls silent: what comes of that is seen at the mobile.
+            true => drop(self.sockets.take(socket)),
+            false => self.reset(socket),
+        }
     }
 
     fn splice(&mut self, _target: &Target, bridge: Bridge<At>) {
