@@ -192,9 +192,9 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
                 self.on_greet(now, asked, holder, &grants);
             }
             Message::Here { since } => self.on_here(asked, since),
-            Message::Orphans { last, silent, orphans } => {
+            Message::Orphans { flags, silent, orphans } => {
                 let silent = Duration::from_millis(silent.into());
-                self.on_orphans(now, asked, orphans, (last != 0).then_some(silent));
+                self.on_orphans(now, asked, flags, silent, orphans);
             }
             Message::Handover { limit, piece, window, since, copy, warrant } => {
                 match self.warranted(asked, warrant.as_ref()) {

@@ -96,15 +96,15 @@ pub(super) struct Arriving<A> {
     pub(super) holder_is: Doubt,
     /// When the mobile is asked, and again, whether the session is to go on without that base.
     pub(super) ask_mobile: Option<Time>,
-    /// What it has said so far.
-    pub(super) orphans: Vec<Orphan>,
+    /// What it has said so far, from the beginning of an answer on.
+    pub(super) orphans: Option<Vec<Orphan>>,
 }
 
 impl<A> Arriving<A> {
     /// The base that is queried lives.
     pub(super) fn trust_holder(&mut self) {
         (self.holder_is, self.ask_mobile) = (Doubt::None, None);
-        self.orphans = Vec::new();
+        self.orphans = None;
     }
 }
 

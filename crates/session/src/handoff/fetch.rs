@@ -1,7 +1,5 @@
 //! The new base's part: a session is requested, fetched and rebuilt.
 
-use alloc::vec::Vec;
-
 use lasthop_units::Time;
 use lasthop_wire::mhp::handoff::{
     BaseName, Grant, Message, Reason, SessionId, SessionState, StateError,
@@ -159,7 +157,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
             turned: None,
             holder_is: Doubt::None,
             ask_mobile: None,
-            orphans: Vec::new(),
+            orphans: None,
         };
         self.set(session, attempt, Role::Arriving(arriving));
         self.store_grants(asked, grants);

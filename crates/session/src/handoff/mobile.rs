@@ -5,7 +5,8 @@ use alloc::vec::Vec;
 
 use lasthop_units::{Duration, Time};
 use lasthop_wire::mhp::handoff::{
-    BaseName, Datagram, Message, ORPHANS_MAX, Orphan, Reason, SessionId,
+    BaseName, Datagram, Message, ORPHANS_FIRST, ORPHANS_LAST, ORPHANS_MAX, Orphan, Reason,
+    SessionId,
 };
 use thiserror::Error;
 
@@ -86,8 +87,8 @@ struct Pending<A> {
     orphans: VecDeque<Orphan>,
     /// How long that base has been silent.
     silent: Duration,
-    /// It is being told.
-    tells_orphans: bool,
+    /// It is being told: with these flags next.
+    tells_orphans: Option<u8>,
 }
 
 /// The mobile's end of handoffs (MHP-15).
@@ -180,7 +181,7 @@ impl<A: Address, G: Granter<A>> Mobile<A, G> {
             refused: None,
             orphans: VecDeque::new(),
             silent: Duration::ZERO,
-            tells_orphans: false,
+            tells_orphans: None,
         });
     }
 
@@ -259,7 +260,7 @@ impl<A: Address, G: Granter<A>> Mobile<A, G> {
     pub fn tell_orphans(&mut self, orphans: Vec<Orphan>, silent: Duration) {
         if let Some(pending) = &mut self.pending {
             (pending.orphans, pending.silent, pending.tells_orphans) =
-                (orphans.into(), silent, true);
+                (orphans.into(), silent, Some(ORPHANS_FIRST));
         }
     }
 
@@ -338,13 +339,16 @@ impl<A: Address, G: Granter<A>> Mobile<A, G> {
             expecting.retry.again(now, &self.config);
             return Some((holder, Message::Expect { candidate: expecting.candidate.to_name() }));
         }
-        if let Some(pending) = self.pending.as_mut().filter(|pending| pending.tells_orphans) {
+        if let Some(pending) = &mut self.pending
+            && let Some(flags) = pending.tells_orphans
+        {
             let n = pending.orphans.len().min(ORPHANS_MAX);
             let orphans = pending.orphans.drain(..n).collect();
-            pending.tells_orphans = !pending.orphans.is_empty();
-            let last = u8::from(!pending.tells_orphans);
+            let last = pending.orphans.is_empty();
+            pending.tells_orphans = (!last).then_some(0);
+            let flags = if last { flags | ORPHANS_LAST } else { flags };
             let silent = u32::try_from(pending.silent.as_millis()).unwrap_or(u32::MAX);
-            return Some((pending.to, Message::Orphans { last, silent, orphans }));
+            return Some((pending.to, Message::Orphans { flags, silent, orphans }));
         }
         let pending = self.pending.as_mut().filter(|pending| pending.retry.next <= now)?;
         pending.retry.again(now, &self.config);

@@ -8,7 +8,9 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use lasthop_units::{Duration, Time};
-use lasthop_wire::mhp::handoff::{Message, Orphan, Reason, SessionId, SessionState, Warrant};
+use lasthop_wire::mhp::handoff::{
+    Message, ORPHANS_FIRST, ORPHANS_LAST, Orphan, Reason, SessionId, SessionState, Warrant,
+};
 
 use super::base::{Base, BaseEvent};
 use super::entry::{Arriving, ArrivingStage, Asked, Doubt, NUMBERS, Recipient, Role};
@@ -122,18 +124,18 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
             return;
         }
         arriving.ask_mobile = Some(again);
-        arriving.orphans.clear();
         let (mobile, attempt) = (arriving.mobile, arriving.attempt);
         self.send(mobile, session, attempt, Message::TakeOver);
     }
 
-    /// The mobile says what it has; with the last of it how long it has not heard from the base that had the session.
+    /// The mobile says what it has, and how long it has not heard from the base that had the session.
     pub(super) fn on_orphans(
         &mut self,
         now: Time,
         asked: Asked<A>,
+        flags: u8,
+        silent: Duration,
         orphans: Vec<Orphan>,
-        silent: Option<Duration>,
     ) {
         let Asked { by: mobile, session, attempt } = asked;
         let patience = self.config.take_over.unwrap_or_default() * CERTAIN;
@@ -142,14 +144,21 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
         if !awaited || (arriving.mobile, arriving.attempt) != (mobile, attempt) {
             return;
         }
-        if arriving.orphans.len() + orphans.len() > ORPHANS_OF_ONE {
-            arriving.orphans.clear();
+        // An answer is whole or none: of one that began before it was asked again the rest is of no use.
+        if flags & ORPHANS_FIRST != 0 {
+            arriving.orphans = Some(Vec::new());
+        }
+        let Some(known) = &mut arriving.orphans else { return };
+        if known.len() + orphans.len() > ORPHANS_OF_ONE {
+            arriving.orphans = None;
             return;
         }
-        arriving.orphans.extend(orphans);
-        let Some(silent) = silent else { return };
+        known.extend(orphans);
+        if flags & ORPHANS_LAST == 0 {
+            return;
+        }
         arriving.ask_mobile = None;
-        let orphans = core::mem::take(&mut arriving.orphans);
+        let orphans = arriving.orphans.take().unwrap_or_default();
         match core::mem::replace(&mut arriving.stage, ArrivingStage::Asking) {
             // All of it is here, and the mobile, which may have used it, says that it is to be used.
             ArrivingStage::Committing { state, .. } => self.go_on_from(now, session, state),

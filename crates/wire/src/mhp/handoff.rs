@@ -26,7 +26,7 @@ mod trust;
 
 pub use reason::Reason;
 pub use state::{ConnectionState, Direction, Ended, SessionState, Stage, StateError};
-pub use ticket::{ORPHANS_MAX, Orphan, Ticket, TicketMessage};
+pub use ticket::{ORPHANS_FIRST, ORPHANS_LAST, ORPHANS_MAX, Orphan, Ticket, TicketMessage};
 pub use trust::{GRANTS_MAX, Grant, Warrant};
 
 pub(super) const TYPE_PRESUMED: u8 = 15;
@@ -489,8 +489,8 @@ pub enum Message<'a> {
     TakeOver,
     /// The answer: it is, from this. From here on the mobile takes the session to be there.
     Orphans {
-        /// One, if no more follow.
-        last: u8,
+        /// [`ORPHANS_FIRST`] and [`ORPHANS_LAST`].
+        flags: u8,
         /// How long nothing has come from the base that had it, milliseconds.
         silent: u32,
         /// At most [`ORPHANS_MAX`].

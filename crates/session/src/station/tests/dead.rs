@@ -120,6 +120,30 @@ fn connections_go_on_when_their_base_has_died() {
     }
 }
 
+/// ACK-7: what does not fit one message comes in several, and an answer that was begun before the mobile was asked again is
+/// none.
+#[test]
+fn a_hundred_connections_go_on() {
+    let mut world = Roaming::new(1, Mode::Migrate).as_fleet();
+    let ids: Vec<ConnId> =
+        (0..100).map(|_| world.connect(Opening::Faithful).expect("room")).collect();
+    world.run(100 * MS);
+    world.die(1, Death::Killed);
+    world.mobile.handle_upcall(world.now, 2);
+    // Asked once and again before what it answers comes.
+    while !world.mobile.is_pending() || world.node(2).station.association_of(MOBILE).is_none() {
+        world.deliver();
+        world.poll();
+    }
+    for _ in 0..3 {
+        world.wait(500 * MS);
+    }
+    world.run(900 * MS);
+    let counts = world.node(2).station.counts();
+    assert_eq!((counts.orphans_taken, counts.orphans_lost), (100, 0));
+    assert!(ids.iter().all(|id| !world.apps[id].closed));
+}
+
 /// ACK-8: a base that was only cut off finds that its mobile's session is elsewhere, and gives it away.
 #[test]
 fn a_base_that_was_cut_off_is_fenced() {

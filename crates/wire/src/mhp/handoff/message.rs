@@ -77,7 +77,7 @@ messages! {
     Attached = 36;
     Here = 37 { since: GENERATION };
     TakeOver = 38;
-    Orphans = 39 { last: "flags", silent: "silence", orphans: "count" };
+    Orphans = 39 { flags: "flags", silent: "silence", orphans: "count" };
 }
 
 /// Where a warrant follows, the copy that there is not is said to be none.

@@ -66,6 +66,11 @@ pub struct Orphan {
 /// Connections that one [`Message::Orphans`](super::Message::Orphans) tells of at most.
 pub const ORPHANS_MAX: usize = 40;
 
+/// A flag of [`Message::Orphans`](super::Message::Orphans): no more follow.
+pub const ORPHANS_LAST: u8 = 1;
+/// What came before is part of an earlier answer.
+pub const ORPHANS_FIRST: u8 = 2;
+
 const FLAG_RECEIVED_END: u8 = 1;
 const FLAG_SENT_END: u8 = 2;
 const FLAG_ASKING: u8 = 4;
