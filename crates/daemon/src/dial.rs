@@ -10,7 +10,6 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lasthop_hop::seal::PublicKey;
 use lasthop_kernel::leave::{Leave, another_port};
 use lasthop_kernel::reactor::{Interest, Reactor, Token};
 use lasthop_kernel::slab::Key;
@@ -20,9 +19,8 @@ use lasthop_migrate::{HeldFlow, Holding};
 use lasthop_session::{ConnId, Refusal};
 use lasthop_units::Time;
 
-use crate::base::FleetKeys;
 use crate::driver::{Core, Phase, Timer};
-use crate::held::Held;
+use crate::held::{Held, Holder};
 use crate::hop::Hop;
 
 /// How long an attempt has before the next starts beside it (RFC 8305 section 5).
@@ -65,15 +63,6 @@ struct Attempt {
     held: Option<HeldFlow>,
 }
 
-/// What holds the acknowledgements of connections, and for how long at most what their mobile does not have.
-#[derive(Clone, Debug)]
-pub(crate) struct Holder {
-    pub(crate) holding: Arc<Holding>,
-    pub(crate) most: Duration,
-    /// The mobile is given tickets of its connections, made with these keys.
-    pub(crate) tickets: Option<(FleetKeys, PublicKey)>,
-}
-
 #[derive(Debug)]
 enum Stage {
     /// A socket for this address is asked for.
@@ -105,7 +94,7 @@ pub(crate) enum Outcome {
     /// They go on; advance again at this time.
     Going(Time),
     /// One has connected; how its acknowledgements are held, if they are.
-    Connected(OwnedFd, Option<(HeldFlow, Holder)>),
+    Connected(OwnedFd, Option<Box<(HeldFlow, Holder)>>),
     /// All have failed.
     Refused(Refusal),
 }
@@ -274,7 +263,7 @@ impl Dial {
                 Ok(()) if !self.admits(to) => {}
                 Ok(()) => {
                     self.cancel(reactor);
-                    let held = held.zip(self.holder.take());
+                    let held = held.zip(self.holder.take()).map(Box::new);
                     return Outcome::Connected(fd, held);
                 }
                 Err(e) => self.fail(&e),
@@ -348,7 +337,7 @@ fn accept<H: Hop, W>(
     core: &mut Core<H, W>,
     key: Key,
     fd: OwnedFd,
-    held: Option<(HeldFlow, Holder)>,
+    held: Option<Box<(HeldFlow, Holder)>>,
 ) {
     tcp::tune_relayed(&fd);
     let bound = tcp::local_addr(&fd);
@@ -356,7 +345,10 @@ fn accept<H: Hop, W>(
     let Ok(socket) = Socket::new(&mut core.reactor, fd, Source::Connection(key)) else {
         return refuse(core, key, Refusal::TooMany);
     };
-    let held = held.map(|(flow, holder)| (Held::opened(core.now, flow, &holder, &socket), holder));
+    let held = held.map(|held| {
+        let (flow, holder) = *held;
+        (Held::opened(core.now, flow, &holder, &socket), holder)
+    });
     core.relay(key, |_| Some((socket, Vec::new())));
     if let Some((held, holder)) = held {
         core.hold(id, conn, held, &holder);

@@ -1,16 +1,18 @@
 //! A relayed connection whose fixed host is acknowledged what the mobile has.
 
 use std::os::fd::AsFd;
+use std::sync::Arc;
 
 use lasthop_hop::Streams;
+use lasthop_hop::seal::PublicKey;
 use lasthop_kernel::sockopt;
 use lasthop_kernel::tcp::Socket;
-use lasthop_migrate::{self as migrate, HeldFlow, Ticket};
+use lasthop_migrate::{self as migrate, HeldFlow, Holding, Ticket};
 use lasthop_session::acknowledge::{Control, Hold, Told};
 use lasthop_session::{ConnId, Session};
 use lasthop_units::{Duration, Time};
 
-use crate::dial::Holder;
+use crate::fleet::FleetKeys;
 
 /// A receiver acknowledges every second segment (RFC 5681 section 4.2): less is worth an acknowledgement only where nothing
 /// more is on its way to the mobile.
@@ -18,6 +20,15 @@ const WORTH: u64 = 2 * 1460;
 
 /// A handshake ends after so long at the latest: fixed hosts answer again after a second (RFC 6298 section 2).
 const OPENING_MAX: Duration = Duration::from_millis(900);
+
+/// What holds the acknowledgements of connections, and for how long at most what their mobile does not have.
+#[derive(Clone, Debug)]
+pub(crate) struct Holder {
+    pub(crate) holding: Arc<Holding>,
+    pub(crate) most: Duration,
+    /// The mobile is given tickets of its connections, made with these keys.
+    pub(crate) tickets: Option<(FleetKeys, PublicKey)>,
+}
 
 /// What holds a connection's acknowledgements.
 #[derive(Debug)]

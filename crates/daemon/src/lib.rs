@@ -8,6 +8,7 @@ mod datagram;
 mod dial;
 mod driver;
 mod error;
+mod fleet;
 mod handshake;
 mod held;
 mod hop;

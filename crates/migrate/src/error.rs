@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
-use super::image::ImageError;
+use super::form::ImageError;
 
 /// Why a connection does not move, or its packets do not follow.
 #[derive(Debug, Error)]

@@ -1,11 +1,10 @@
 //! All of one kernel TCP connection, as bytes that travel with a session's state.
 
 use lasthop_kernel::sockopt::Window;
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use thiserror::Error;
 
 use super::Flow;
+use super::form::{ImageError, check, read};
 use super::settings::Settings;
 use super::ticket::Ticket;
 
@@ -13,23 +12,6 @@ use super::ticket::Ticket;
 const VERSION: u8 = 4;
 /// What each queue of an image may hold, bytes: as much as a whole session's state.
 pub(super) const QUEUE_MAX: usize = 16 << 20;
-/// The largest scale of a window (RFC 7323, section 2.3).
-const SCALE_MAX: u8 = 14;
-
-/// Why bytes are not an [`Image`], or not a [`Ticket`](super::Ticket).
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
-pub enum ImageError {
-    /// Another release wrote it in another form.
-    #[error("a connection was written down in version {0}, which this base does not read")]
-    Version(u8),
-    /// It ends too early or goes on behind its end, or has another form.
-    #[error("what was written down of a connection cannot be read")]
-    Malformed,
-    /// A field has a value that it cannot have.
-    #[error("what was written down of a connection has a wrong {0}")]
-    Field(&'static str),
-}
-
 /// All of one kernel TCP connection.
 ///
 /// A peer's selective acknowledgements are not in it, nor what was received out of order:
@@ -143,40 +125,6 @@ impl Image {
         }
         Ok(self)
     }
-}
-
-/// Reads something of which the version stands in front, and nothing behind it.
-pub(super) fn read<T: DeserializeOwned>(version: u8, bytes: &[u8]) -> Result<T, ImageError> {
-    let (found, bytes) = bytes.split_first().ok_or(ImageError::Malformed)?;
-    if *found != version {
-        return Err(ImageError::Version(*found));
-    }
-    match postcard::take_from_bytes(bytes) {
-        Ok((all, [])) => Ok(all),
-        _ => Err(ImageError::Malformed),
-    }
-}
-
-/// Refuses what the ends of no connection agreed on.
-pub(super) fn check(
-    flow: &Flow,
-    mss: u32,
-    scales: Option<(u8, u8)>,
-    settings: &Settings,
-) -> Result<(), ImageError> {
-    let (send, receive) = scales.unwrap_or_default();
-    let wrong = if !flow.is_sensible() {
-        "four-tuple"
-    } else if !(1..=u32::from(u16::MAX)).contains(&mss) {
-        "largest segment"
-    } else if send > SCALE_MAX || receive > SCALE_MAX {
-        "window scale"
-    } else if !settings.is_sensible() {
-        "congestion control"
-    } else {
-        return Ok(());
-    };
-    Err(ImageError::Field(wrong))
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Flow;
 use super::error::MigrateError;
-use super::image::{ImageError, check, read};
+use super::form::{ImageError, check, read};
 use super::settings::Settings;
 
 /// The form in which a ticket is written. A base refuses any other.

@@ -19,11 +19,12 @@ use lasthop_migrate::{
 use lasthop_session::{Refusal, SessionId};
 use lasthop_units::gather;
 
-use super::fleet::FleetKeys;
 use super::source_addresses::SourceAddresses;
 use super::{BaseConfig, MobileEntry, Mode};
-use crate::dial::{Exit, Exited, Holder};
+use crate::dial::{Exit, Exited};
 use crate::error::RunError;
+use crate::fleet::FleetKeys;
+use crate::held::Holder;
 
 /// The privileged helper, which connections that are made and those that move share.
 pub(super) type Helper = lasthop_migrate::Handle<Done>;

@@ -4,7 +4,6 @@ mod admitted;
 mod config;
 mod datagram_names;
 mod exits;
-mod fleet;
 mod handoff;
 mod memory;
 mod openings;
@@ -28,7 +27,6 @@ pub use config::handoff::{
     Acknowledge, Fallback, HandoffConfig, HandoffFile, MobileEntry, Mode, PeerFile,
 };
 pub use config::{BaseConfig, BaseFile, LimitsFile, TargetsFile};
-pub(crate) use fleet::FleetKeys;
 pub use policy::TargetPolicy;
 pub use reload::ConfigSource;
 
@@ -64,6 +62,7 @@ use crate::datagram::DatagramBase;
 use crate::datagram::settings::{self, Passage};
 use crate::driver::Driver;
 use crate::error::RunError;
+use crate::fleet::FleetKeys;
 use crate::hop::BaseHop;
 use crate::keyfile;
 use crate::publish::Published;

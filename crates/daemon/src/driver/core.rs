@@ -19,8 +19,7 @@ use lasthop_session::station::{Associations, Bridge};
 use lasthop_session::{ConnId, ResetReason, Session};
 use lasthop_units::{Deadlines, Time, Timers};
 
-use crate::dial::Holder;
-use crate::held::Held;
+use crate::held::{Held, Holder};
 use crate::hop::{AnyStreams, Hop};
 use crate::relay::Relay;
 use crate::resolve::Resolver;

@@ -8,9 +8,9 @@ use lasthop_wire::mhp::handoff::{Datagram, Message, Orphan, Reason, SessionId, S
 
 use super::copies::Ahead;
 use super::entry::{Asked, Doubt, Entry, Holder, Recipient, Role};
+use super::fences::Fences;
 use super::outbox::{Out, Outbox, Outgoing};
 use super::sessions::{COMING_OF_ONE, Sessions};
-use super::take_over::Fences;
 use super::{Address, Authority, Config, Denied, Open, share};
 
 /// Refusals that wait to be reported, at most.

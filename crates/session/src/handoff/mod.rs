@@ -21,6 +21,7 @@ mod base;
 mod copies;
 mod delta;
 mod entry;
+mod fences;
 mod fetch;
 mod give;
 mod guard;

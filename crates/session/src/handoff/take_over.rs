@@ -4,16 +4,16 @@
 //! any handoff, as soon as it can be reached and for as long as an hour; what it gives is of no use any more, but with that it
 //! has given it away.
 
-use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use lasthop_units::{Duration, Time};
 use lasthop_wire::mhp::handoff::{
-    Message, ORPHANS_FIRST, ORPHANS_LAST, Orphan, Reason, SessionId, SessionState, Warrant,
+    Message, ORPHANS_FIRST, ORPHANS_LAST, Orphan, Reason, SessionId, SessionState,
 };
 
 use super::base::{Base, BaseEvent};
 use super::entry::{Arriving, ArrivingStage, Asked, Doubt, NUMBERS, Recipient, Role};
+use super::fences::Fence;
 use super::{Address, Authority};
 
 /// A base that may be dead is asked so often, and for so long.
@@ -35,67 +35,10 @@ pub(super) const fn taken_over_in(attempt: u32) -> u32 {
     attempt.saturating_mul(NUMBERS).saturating_add(NUMBERS / 2)
 }
 
-/// A base that may still use a session which was taken over from it.
-#[derive(Debug)]
-struct Fence<A> {
-    holder: A,
-    /// The handoff in which it was.
-    attempt: u32,
-    since: u32,
-    warrant: Option<Warrant>,
-    next: Time,
-    until: Time,
-}
-
-/// All of them.
-#[derive(Debug)]
-pub(super) struct Fences<A> {
-    all: BTreeMap<SessionId, Vec<Fence<A>>>,
-}
-
-impl<A> Default for Fences<A> {
-    fn default() -> Self {
-        Self { all: BTreeMap::new() }
-    }
-}
-
 impl<A> Arriving<A> {
     /// It is not another base that is to have it next.
     fn is_for_mobile(&self) -> bool {
         !matches!(self.wanted, Some(Recipient::Base { .. }))
-    }
-}
-
-impl<A: Address> Fences<A> {
-    /// When to ask again for that session.
-    pub(super) fn deadline(&self, session: SessionId) -> Option<Time> {
-        self.all.get(&session)?.iter().map(|fence| fence.next).min()
-    }
-
-    #[cfg(test)]
-    pub(super) fn first(&self) -> Option<Time> {
-        self.all.values().flatten().map(|fence| fence.next).min()
-    }
-
-    fn get_mut(&mut self, session: SessionId, holder: A) -> Option<&mut Fence<A>> {
-        self.all.get_mut(&session)?.iter_mut().find(|fence| fence.holder == holder)
-    }
-
-    /// In place of an earlier one of the same base; and of others', where there are `most` sessions with any.
-    fn insert(&mut self, session: SessionId, fence: Fence<A>, most: usize) {
-        self.remove(session, fence.holder);
-        if self.all.len() >= most && !self.all.contains_key(&session) {
-            self.all.pop_first();
-        }
-        self.all.entry(session).or_default().push(fence);
-    }
-
-    fn remove(&mut self, session: SessionId, holder: A) {
-        let Some(of) = self.all.get_mut(&session) else { return };
-        of.retain(|fence| fence.holder != holder);
-        if of.is_empty() {
-            self.all.remove(&session);
-        }
     }
 }
 

@@ -18,9 +18,10 @@ use lasthop_units::{Duration, Time, gather};
 use super::{Fallback, HandoffFile, MobileEntry, Mode};
 use crate::base::BaseConfig;
 use crate::base::exits::{Done, Exits, Helper, hold_again};
-use crate::base::fleet::FleetKeys;
-use crate::dial::{Exited, Holder};
+use crate::dial::Exited;
 use crate::error::RunError;
+use crate::fleet::FleetKeys;
+use crate::held::Holder;
 use crate::relay::{Paused, Relay};
 
 /// How long after a mobile's connections stand here strays to its addresses are reset: nothing waits
@@ -343,7 +344,7 @@ impl Migration {
         let claim = |orphan: &Orphan| {
             let ticket = self.fleet.as_ref().filter(|_| holds)?.open(&mobile, orphan)?;
             let is_own = own.contains(&ticket.flow().local.ip().to_canonical());
-            is_own.then(|| Claim {
+            is_own.then_some(Claim {
                 ticket,
                 received: orphan.received,
                 received_end: orphan.received_end,

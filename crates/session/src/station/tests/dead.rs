@@ -7,7 +7,7 @@ const PATIENCE: Duration = Duration::from_millis(400);
 
 impl Roaming {
     /// All bases give tickets, and take over from each other. Before anything happens.
-    pub(super) fn as_fleet(mut self) -> Self {
+    pub(super) fn into_fleet(mut self) -> Self {
         self.around.fleet = true;
         for base in 1..=3 {
             self.nodes[base as usize - 1] = Node::new(base, self.take_over());
@@ -83,7 +83,7 @@ impl Roaming {
 
 /// A mobile with connections, of which the first has carried bytes both ways.
 fn served() -> (Roaming, ConnId) {
-    let mut world = Roaming::new(1, Mode::Migrate).as_fleet();
+    let mut world = Roaming::new(1, Mode::Migrate).into_fleet();
     let id = world.connect(Opening::Faithful).expect("room");
     world.run(50 * MS);
     world.write(id, 300);
@@ -124,7 +124,7 @@ fn connections_go_on_when_their_base_has_died() {
 /// none.
 #[test]
 fn a_hundred_connections_go_on() {
-    let mut world = Roaming::new(1, Mode::Migrate).as_fleet();
+    let mut world = Roaming::new(1, Mode::Migrate).into_fleet();
     let ids: Vec<ConnId> =
         (0..100).map(|_| world.connect(Opening::Faithful).expect("room")).collect();
     world.run(100 * MS);

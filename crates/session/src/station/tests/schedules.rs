@@ -70,7 +70,7 @@ impl Run {
     fn mortal(seed: u64) -> Self {
         let mut run = Self::varied(seed);
         run.world.around.mode = Mode::Migrate;
-        run.world = run.world.as_fleet();
+        run.world = run.world.into_fleet();
         run.deaths = Some(Seed::from_u64(seed).stream("deaths"));
         (run.fragile, run.unready) = (0.0, 0.0);
         run

@@ -16,7 +16,7 @@ pub(crate) struct FleetKeys(Arc<[TicketKey]>);
 
 impl FleetKeys {
     /// Reads them; none if there are none.
-    pub(super) fn load(files: &[PathBuf]) -> Result<Option<Self>, KeyFileError> {
+    pub(crate) fn load(files: &[PathBuf]) -> Result<Option<Self>, KeyFileError> {
         let keys = keyfile::load_tickets(files)?;
         Ok((!keys.is_empty()).then(|| Self(keys.into())))
     }
@@ -36,7 +36,7 @@ impl FleetKeys {
     }
 
     /// What a base of the fleet has made of a mobile's connection; nothing if none has.
-    pub(super) fn open(&self, mobile: &PublicKey, orphan: &Orphan) -> Option<migrate::Ticket> {
+    pub(crate) fn open(&self, mobile: &PublicKey, orphan: &Orphan) -> Option<migrate::Ticket> {
         let (connection, ticket) = (orphan.connection, orphan.ticket.as_ref()?.as_bytes());
         let mut opened = self.0.iter().filter_map(|key| key.open(mobile, connection, ticket));
         migrate::Ticket::decode(opened.next()?).ok()

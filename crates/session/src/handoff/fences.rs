@@ -1,0 +1,66 @@
+//! Bases that may still use sessions which were taken over from them.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use lasthop_units::Time;
+use lasthop_wire::mhp::handoff::{SessionId, Warrant};
+
+use super::Address;
+
+/// A base that may still use a session which was taken over from it.
+#[derive(Debug)]
+pub(super) struct Fence<A> {
+    pub(super) holder: A,
+    /// The handoff in which it was.
+    pub(super) attempt: u32,
+    pub(super) since: u32,
+    pub(super) warrant: Option<Warrant>,
+    pub(super) next: Time,
+    pub(super) until: Time,
+}
+
+/// All of them.
+#[derive(Debug)]
+pub(super) struct Fences<A> {
+    pub(super) all: BTreeMap<SessionId, Vec<Fence<A>>>,
+}
+
+impl<A> Default for Fences<A> {
+    fn default() -> Self {
+        Self { all: BTreeMap::new() }
+    }
+}
+
+impl<A: Address> Fences<A> {
+    /// When to ask again for that session.
+    pub(super) fn deadline(&self, session: SessionId) -> Option<Time> {
+        self.all.get(&session)?.iter().map(|fence| fence.next).min()
+    }
+
+    #[cfg(test)]
+    pub(super) fn first(&self) -> Option<Time> {
+        self.all.values().flatten().map(|fence| fence.next).min()
+    }
+
+    pub(super) fn get_mut(&mut self, session: SessionId, holder: A) -> Option<&mut Fence<A>> {
+        self.all.get_mut(&session)?.iter_mut().find(|fence| fence.holder == holder)
+    }
+
+    /// In place of an earlier one of the same base; and of others', where there are `most` sessions with any.
+    pub(super) fn insert(&mut self, session: SessionId, fence: Fence<A>, most: usize) {
+        self.remove(session, fence.holder);
+        if self.all.len() >= most && !self.all.contains_key(&session) {
+            self.all.pop_first();
+        }
+        self.all.entry(session).or_default().push(fence);
+    }
+
+    pub(super) fn remove(&mut self, session: SessionId, holder: A) {
+        let Some(of) = self.all.get_mut(&session) else { return };
+        of.retain(|fence| fence.holder != holder);
+        if of.is_empty() {
+            self.all.remove(&session);
+        }
+    }
+}
