@@ -11,13 +11,20 @@ use lasthop_kernel::packet_socket::PacketSocket;
 use lasthop_radio::{Direction, LinkStats, RadioConfig};
 use lasthop_units::Seed;
 
-use crate::carrier::{Carrier, cable, quiet};
+use crate::carrier::{Carrier, cable, plug, quiet};
 use crate::error::LabError;
 use crate::tap::Tap;
 
 /// The far ends of interfaces that carry frames.
 const AT_MOBILE: &str = "mobile0";
 const AT_BASE: &str = "base0";
+
+/// An end of a link.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum End {
+    Mobile,
+    Base,
+}
 
 /// A running link. It ends when this is dropped, and its interfaces vanish with it.
 #[derive(Debug)]
@@ -145,6 +152,20 @@ impl Air {
             return Err(LabError::io("finding a carrier", std::io::ErrorKind::Unsupported.into()));
         };
         Carrier::new(place, AT_MOBILE)
+    }
+
+    /// Gives the interface at an end its carrier, or takes it away: its plug is in or out. Nothing comes of it if the link
+    /// carries no frames.
+    ///
+    /// # Errors
+    ///
+    /// `ip` failed.
+    pub(crate) fn plug(&self, end: End, present: bool) -> Result<(), LabError> {
+        let far = match end {
+            End::Mobile => AT_MOBILE,
+            End::Base => AT_BASE,
+        };
+        self.place.iter().try_for_each(|place| plug(place, far, present))
     }
 
     /// What the link did since the last reset in one direction.

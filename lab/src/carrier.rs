@@ -37,6 +37,15 @@ pub(crate) fn cable(host: &Netns, name: &str, far: &Netns, far_name: &str) -> Re
     Ok(())
 }
 
+/// Gives the interface at the other end of a cable its carrier, or takes it away, by that end `far` in `place`.
+pub(crate) fn plug(place: &Netns, far: &str, present: bool) -> Result<(), LabError> {
+    place.ip(&set(far, present)).map_err(LabError::from)
+}
+
+fn set(far: &str, present: bool) -> String {
+    format!("link set dev {far} {}\n", if present { "up" } else { "down" })
+}
+
 /// One end of a virtual cable; while it is down the interface at the other end has no carrier.
 ///
 /// An `ip` that reads what to do from a pipe carries it out, so that no process has to be started
@@ -65,7 +74,7 @@ impl Carrier {
 
     /// Gives the carrier or takes it away. The moment is that just before the order.
     pub(crate) fn set(&mut self, present: bool) -> Result<Instant, LabError> {
-        let order = format!("link set dev {} {}\n", self.far, if present { "up" } else { "down" });
+        let order = set(self.far, present);
         let now = Instant::now();
         let written = match &mut self.orders {
             Some(orders) => orders.write_all(order.as_bytes()),

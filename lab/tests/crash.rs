@@ -7,12 +7,14 @@ mod common;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::scene::Scene;
+use common::scene::{PATIENCE, Scene};
 use lasthop_lab::roam::{Handoff, Mode, Settings};
 use lasthop_lab::topology::Family;
 use lasthop_lab::traffic::Traffic;
+use lasthop_testing::wait_or;
 
 const DEAD_ZONE: Duration = Duration::from_millis(300);
+const TRAFFIC: [Traffic; 3] = [Traffic::Download, Traffic::Idle, Traffic::Download];
 
 fn settings(family: Family) -> Settings {
     let handoff = Handoff { mode: Mode::Migrate, takes_over: true, ..Handoff::default() };
@@ -23,8 +25,7 @@ fn settings(family: Family) -> Settings {
 #[test]
 fn connections_go_on_at_another_base_when_theirs_is_killed() {
     for family in Family::ALL {
-        let traffic = [Traffic::Download, Traffic::Idle, Traffic::Download];
-        let Some(mut scene) = Scene::start(&settings(family), &traffic) else { return };
+        let Some(mut scene) = Scene::start(&settings(family), &TRAFFIC) else { return };
         scene.all_move_since(Instant::now());
         let before = scene.capture.take();
         scene.fleet.kill_base(1);
@@ -56,4 +57,27 @@ fn connections_go_on_at_a_third_base_when_the_second_is_killed() {
     scene.all_move_since(arrived);
     scene.server_noticed_nothing_since(&before);
     scene.check_bytes();
+}
+
+/// The base lives on without any link, and its mobile goes to another. When the base is reached again it learns whose the
+/// connections are, and says no more to the servers.
+#[test]
+fn connections_go_on_when_their_base_is_cut_off() {
+    for family in Family::ALL {
+        let Some(mut scene) = Scene::start(&settings(family), &TRAFFIC) else { return };
+        scene.all_move_since(Instant::now());
+        let before = scene.capture.take();
+        scene.roam.cut(1).unwrap();
+        let arrived = scene.go(2, DEAD_ZONE);
+        scene.all_move_since(arrived);
+        scene.server_noticed_nothing_since(&before);
+        let handed_over = |scene: &Scene| scene.fleet.base_said(1).contains("session handed over");
+        assert!(!handed_over(&scene), "base 1 is not cut off\n{}", scene.said());
+        scene.roam.mend(1).unwrap();
+        let handed_over = || handed_over(&scene);
+        wait_or(PATIENCE, handed_over, || format!("base 1 holds on\n{}", scene.said()));
+        scene.all_move_since(Instant::now());
+        scene.server_noticed_nothing_since(&before);
+        scene.check_bytes();
+    }
 }

@@ -22,9 +22,9 @@ use lasthop_units::{Duration, Rate, Seed};
 pub use fleet::{Fleet, Handoff, Mode, Routing, Settings};
 use radios::Radio;
 
-use crate::air::Air;
+use crate::air::{Air, End};
 use crate::capture::Capture;
-use crate::carrier::{cable, quiet};
+use crate::carrier::{cable, plug, quiet};
 use crate::error::LabError;
 use crate::process;
 use crate::topology::{Family, address, link, prefix_length, prefixes};
@@ -94,14 +94,16 @@ pub struct Roam {
     /// Where the mobile is, and where it was last.
     place: Option<usize>,
     last_place: usize,
-    /// What is emulated of the wires.
-    _wires: Vec<Air>,
+    /// From server to router.
+    _wire: Air,
+    /// From the bases to the segment, what is emulated of that.
+    wires: Vec<Option<Air>>,
     /// The server.
     pub server: Netns,
     /// The router.
     pub router: Netns,
     /// What joins router and bases.
-    _segment: Netns,
+    segment: Netns,
     /// The bases; number 1 is the first.
     pub bases: [Netns; BASES],
     /// The mobile.
@@ -132,20 +134,49 @@ impl Roam {
             forwarder.sysctl("ipv4.ip_forward", "1")?;
             forwarder.sysctl("ipv6.conf.all.forwarding", "1")?;
         }
-        let mut wires = vec![wire(&server, &router, config)?];
+        let _wire = wire(&server, &router, config)?;
+        let mut wires = Vec::new();
         attach_router(&router, &segment)?;
         for (i, base) in bases.iter().enumerate() {
-            wires.extend(attach_base(base, &segment, i + 1, config)?);
+            wires.push(attach_base(base, &segment, i + 1, config)?);
         }
         routes(&server, &router, &bases)?;
         let radios = radios::start(&bases, &mobile, config)?;
-        let (place, last_place, _wires, _segment) = (Some(1), 1, wires, segment);
-        Ok(Self { radios, place, last_place, _wires, server, router, _segment, bases, mobile })
+        let (place, last_place) = (Some(1), 1);
+        Ok(Self { radios, place, last_place, _wire, wires, server, router, segment, bases, mobile })
     }
 
     /// The base with this number, from 1 on; the last one if there are not so many.
     pub fn base(&self, number: usize) -> &Netns {
         &self.bases[index(number)]
+    }
+
+    /// Cuts base `number` off, as if its power were lost or its cables pulled: neither its interface to the segment nor that
+    /// to its radio has a carrier. Its processes live on, and know nothing else of it.
+    ///
+    /// # Errors
+    ///
+    /// A carrier could not be taken away.
+    pub fn cut(&self, number: usize) -> Result<(), LabError> {
+        self.plug(number, false)
+    }
+
+    /// Gives base `number` back what [`cut`](Self::cut) took.
+    ///
+    /// # Errors
+    ///
+    /// A carrier could not be given.
+    pub fn mend(&self, number: usize) -> Result<(), LabError> {
+        self.plug(number, true)
+    }
+
+    fn plug(&self, number: usize, present: bool) -> Result<(), LabError> {
+        let at = index(number);
+        match &self.wires[at] {
+            Some(air) => air.plug(End::Mobile, present)?,
+            None => plug(&self.segment, &port(at + 1), present)?,
+        }
+        self.radios[at].plug_at_base(present)
     }
 
     /// Notes what the server receives and sends from here on.
@@ -187,6 +218,11 @@ fn attach_router(router: &Netns, segment: &Netns) -> Result<(), LabError> {
     Ok(())
 }
 
+/// The segment's interface to base `number`.
+fn port(number: usize) -> String {
+    format!("base{number}")
+}
+
 /// Joins a base to the segment, by an emulated link if there is a delay.
 fn attach_base(
     base: &Netns,
@@ -194,7 +230,7 @@ fn attach_base(
     number: usize,
     config: &Config,
 ) -> Result<Option<Air>, LabError> {
-    let port = format!("base{number}");
+    let port = port(number);
     let air = if config.base_delay.is_zero() {
         cable(base, WIRED, segment, &port)?;
         if let Some(rate) = config.base_rate {

@@ -7,7 +7,7 @@ use lasthop_kernel::netns::Netns;
 use lasthop_units::Duration;
 
 use super::{BASES, Config, RADIO, Roam, index, radio_net};
-use crate::air::Air;
+use crate::air::{Air, End};
 use crate::carrier::Carrier;
 use crate::error::LabError;
 use crate::topology::{Family, address, prefixes};
@@ -23,6 +23,11 @@ pub(super) struct Radio {
 }
 
 impl Radio {
+    /// The base's own plug, whether or not the mobile is there.
+    pub(super) fn plug_at_base(&self, present: bool) -> Result<(), LabError> {
+        self.air.plug(End::Base, present)
+    }
+
     fn silence(&mut self) -> Result<Instant, LabError> {
         self.air.control.pause(FOREVER);
         self.carrier.set(false)
