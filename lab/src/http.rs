@@ -129,9 +129,13 @@ fn read_head(reader: &mut impl BufRead) -> io::Result<Option<Head>> {
     }
 }
 
+/// What is sent before a body of so many bytes.
+pub(crate) fn head(status: &str, length: u64) -> String {
+    format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\n\r\n")
+}
+
 fn write_head(writer: &mut impl Write, status: &str, length: u64) -> io::Result<()> {
-    let head = format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\n\r\n");
-    writer.write_all(head.as_bytes())
+    writer.write_all(head(status, length).as_bytes())
 }
 
 fn answer(writer: &mut impl Write, status: &str, body: &str) -> io::Result<()> {

@@ -186,7 +186,7 @@ pub fn travel(
 }
 
 /// Both ends of all connections are this process's.
-fn allow_descriptors() {
+pub(crate) fn allow_descriptors() {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
     // Where it may not, it shows when they are opened.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });

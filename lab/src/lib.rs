@@ -16,6 +16,7 @@ pub mod cell;
 pub mod client;
 pub mod condition;
 pub mod content;
+pub mod crash;
 mod error;
 mod folder;
 pub mod http;

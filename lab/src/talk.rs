@@ -294,6 +294,9 @@ pub fn lines(
             if stop.is_set() {
                 return Ok(());
             }
+            if !answer.ends_with(b"\n") {
+                return Err(talk(io::ErrorKind::UnexpectedEof.into()));
+            }
             let what = format!("`{}` to another line", String::from_utf8_lossy(&answer).trim());
             return Err(LabError::Answer { who: "the server", what });
         }

@@ -17,7 +17,7 @@ use crate::service::Server;
 use crate::talk::{self, Amounts};
 use crate::transfer::{ENDLESS, Task};
 
-/// How often an idle connection says something.
+/// How often an idle connection says something, unless told otherwise.
 const LINE_EVERY: Duration = Duration::from_secs(1);
 /// What rates are measured over.
 const WINDOW: Duration = Duration::from_millis(500);
@@ -35,7 +35,7 @@ choice! {
         Upload = "upload",
         /// Both at once on one connection.
         Both = "both ways",
-        /// A line each second, and its answer, as in a login session.
+        /// A line now and then (each second), and its answer, as in a login session.
         Idle = "idle",
     }
 }
@@ -49,6 +49,8 @@ pub struct Servers {
     pub talk: Server,
     /// What contents are made of.
     pub seed: Seed,
+    /// How often an idle connection says something.
+    pub line_every: Duration,
 }
 
 impl Servers {
@@ -64,7 +66,7 @@ impl Servers {
         seed: Seed,
     ) -> Result<Self, LabError> {
         let http = http::start(netns, http, seed)?;
-        Ok(Self { http, talk: talk::start(netns, talk, seed)?, seed })
+        Ok(Self { http, talk: talk::start(netns, talk, seed)?, seed, line_every: LINE_EVERY })
     }
 
     /// Opens an endless connection of this kind from `netns`, by `via`; `name` tells it from
@@ -86,7 +88,8 @@ impl Servers {
             Traffic::Both | Traffic::Idle => self.talk.address(),
         };
         let client = Client::new(netns, via, server);
-        let (seed, name, received) = (self.seed, name.replace(' ', "-"), Watched::default());
+        let (seed, every) = (self.seed, self.line_every);
+        let (name, received) = (name.replace(' ', "-"), Watched::default());
         let into = received.clone();
         let (ways, run): (_, Run) = match kind {
             Traffic::Download => (
@@ -109,10 +112,11 @@ impl Servers {
             ),
             Traffic::Idle => (
                 vec![Way { watched: received, expected: None, name: "idle" }],
-                Box::new(move |stop| talk::lines(&client, LINE_EVERY, seed, &into, stop, patience)),
+                Box::new(move |stop| talk::lines(&client, every, seed, &into, stop, patience)),
             ),
         };
-        Ok(Flow { kind, ways, task: Task::start(&kind.to_string(), run)?, over: None })
+        let task = Task::start(&kind.to_string(), run)?;
+        Ok(Flow { kind, ways, task, over: None, is_answered_wrongly: false })
     }
 }
 
@@ -165,6 +169,8 @@ pub struct Flow {
     ways: Vec<Way>,
     task: Task,
     over: Option<String>,
+    /// It is over because an answer was not the right one.
+    is_answered_wrongly: bool,
 }
 
 impl Flow {
@@ -216,10 +222,18 @@ impl Flow {
         self.task.stop();
     }
 
+    /// Whether something has arrived that was not sent.
+    pub fn is_wrong(&mut self) -> bool {
+        let _ = self.failure();
+        self.is_answered_wrongly || !self.sha256_ok()
+    }
+
     /// Why it is over; none while it runs.
     pub fn failure(&mut self) -> Option<&str> {
         if self.over.is_none() && self.task.is_over() {
-            let why = self.task.join().err().map_or("it ended".to_owned(), |e| e.to_string());
+            let error = self.task.join().err();
+            self.is_answered_wrongly = matches!(error, Some(LabError::Answer { .. }));
+            let why = error.map_or("it ended".to_owned(), |e| e.to_string());
             self.over = Some(format!("{}: {why}", self.kind));
         }
         self.over.as_deref()
