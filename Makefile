@@ -3,7 +3,7 @@ CARGO ?= cargo
 BIN := $(or $(CARGO_TARGET_DIR),target)
 export CARGO
 
-.PHONY: all build demo demo-handoff demo-bond test lint purity requirements golden fuzz-smoke fuzz bench validate soak deb test-deb test-systemd clean
+.PHONY: all build demo demo-handoff demo-bond demo-crash test lint purity requirements golden fuzz-smoke fuzz bench validate soak deb test-deb test-systemd clean
 
 all: build
 
@@ -29,6 +29,12 @@ demo-bond:
 	tools/need demo
 	$(CARGO) build --locked --release -p lasthop -p lasthop-study-cli
 	$(BIN)/release/lasthop demo bond $(DEMO)
+
+# A base that dies under a hundred connections, killed and cut off, and what becomes of each. DEMO=--json and other options.
+demo-crash:
+	tools/need demo
+	$(CARGO) build --locked --release -p lasthop -p lasthop-study-cli
+	$(BIN)/release/lasthop demo crash $(DEMO)
 
 # Everything that must hold before a commit. The programs are built first because tests run them, with the
 # tests: alone their dependencies would have other features, and all be built twice.

@@ -1,6 +1,7 @@
 //! `lasthop demo`: schemes side by side on the same bad radio.
 
 mod bond;
+mod crash;
 mod handoff;
 mod packets;
 mod progress;
@@ -68,6 +69,8 @@ pub(crate) struct Options {
 enum Other {
     /// Show a mobile that uses three links at once, beside other ways to have them
     Bond(bond::Options),
+    /// Show a base that dies, and its connections going on at another one
+    Crash(crash::Options),
     /// Show a mobile that moves from base to base while its connections go on
     Handoff(handoff::Options),
 }
@@ -182,6 +185,7 @@ impl Outcome {
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     match &options.other {
         Some(Other::Bond(options)) => return bond::run(options),
+        Some(Other::Crash(options)) => return crash::run(options),
         Some(Other::Handoff(options)) => return handoff::run(options),
         None => {}
     }

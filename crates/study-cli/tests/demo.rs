@@ -1,4 +1,4 @@
-//! `lasthop demo bond` as users meet it.
+//! `lasthop demo bond` and `lasthop demo crash` as users meet them.
 
 #![allow(clippy::expect_used, reason = "a test that cannot go on should say where")]
 
@@ -16,7 +16,7 @@ fn demo(arguments: &[&str]) -> Option<Command> {
         return None;
     }
     let mut command = Command::new(env!("CARGO_BIN_EXE_lasthop-study"));
-    command.args(["demo", "bond"]).args(arguments);
+    command.arg("demo").args(arguments);
     Some(command)
 }
 
@@ -31,7 +31,7 @@ fn ways_to_use_three_links_are_measured_side_by_side() {
     let ways = ["bond", "mptcp-cubic", "srp-dish", "srp-switch"];
     let only = ways.iter().flat_map(|way| ["--only", way]);
     let arguments: Vec<&str> =
-        ["--json", "--for", "3s", "--seed", "7"].into_iter().chain(only).collect();
+        ["bond", "--json", "--for", "3s", "--seed", "7"].into_iter().chain(only).collect();
     let Some(mut command) = demo(&arguments).filter(|_| is_permitted()) else { return };
     let output = command.output().expect("starts");
     let said = String::from_utf8_lossy(&output.stderr);
@@ -70,8 +70,27 @@ fn ways_to_use_three_links_are_measured_side_by_side() {
 }
 
 #[test]
+fn what_becomes_of_each_connection_of_a_dead_base_is_told() {
+    let arguments = ["crash", "--json", "--way", "kill", "--connections", "6"];
+    let Some(mut command) = demo(&arguments).filter(|_| is_permitted()) else { return };
+    let output = command.output().expect("starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    let line: Value = serde_json::from_slice(&output.stdout).expect("one object");
+    assert_eq!((&line["way"], &line["connections"]), (&"kill".into(), &6.into()), "{said}");
+    let [whole, reset, wrong] = ["whole", "reset", "wrong"].map(|name| line[name].as_u64());
+    // An upload may have been reset.
+    assert_eq!(whole.zip(reset).map(|(whole, reset)| whole + reset), Some(6), "{line}");
+    assert!(reset <= Some(2) && wrong == Some(0), "{line}");
+    assert!(line["downloads"]["whole"] == 2 && line["idle"]["whole"] == 2, "{line}");
+    assert!(line["resumed_s"].as_f64() > Some(0.0), "{line}");
+    let noticed = [&line["server_saw_rst"], &line["server_saw_new_syn"]];
+    let is_good = whole == Some(6) && noticed == [false, false];
+    assert_eq!(output.status.success(), is_good && line["acked_beyond_mobile"] == 0, "{said}");
+}
+
+#[test]
 fn an_interrupt_ends_it_in_order() {
-    let arguments = ["--only", "bond", "--for", "1h"];
+    let arguments = ["bond", "--only", "bond", "--for", "1h"];
     let Some(mut command) = demo(&arguments).filter(|_| is_permitted()) else { return };
     let mut running = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("starts");
     let mut said = BufReader::new(running.stderr.take().expect("a pipe"));
