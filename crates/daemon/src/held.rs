@@ -103,11 +103,11 @@ impl Held {
         Some(self.flow.held(self.ticket.clone()?))
     }
 
-    /// It was made anew: the fixed host may have been told more than it has heard.
+    /// It was made anew: the fixed host is acknowledged what it was before, or may not have heard, so that it goes on at once
+    /// instead of when its patience is over.
     pub(crate) fn wake(&self) {
-        if !self.control.opening {
-            self.acknowledge();
-        }
+        self.flow.tell(Told { offset: self.told as u32, echo: 0 });
+        self.acknowledge();
     }
 
     /// The relay has read up to this offset, the fixed host's end as one byte more.

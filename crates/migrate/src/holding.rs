@@ -49,7 +49,8 @@ impl Holding {
         held
     }
 
-    /// The same of a connection that is about to be made anew from this image, and whose acknowledgements were held before.
+    /// The same of a connection that is about to be made anew from this image, and whose acknowledgements were held before. Once
+    /// it is, it is to be [told](HeldFlow::tell) how far, and to [acknowledge](HeldFlow::acknowledge) that.
     pub fn resume(
         self: &Arc<Self>,
         image: &Image,
@@ -59,7 +60,6 @@ impl Holding {
     ) -> HeldFlow {
         let Held { ticket, acknowledged } = held;
         let base = ticket.first_received;
-        // Whether the fixed host has heard as much is not known: it is said once more.
         let known = Known { base: true, kernel: true, ..Known::default() };
         // What the kernel sends first, a probe, has a number that lies before.
         let next_seq = image.snd_una.wrapping_add(image.unacknowledged.len() as u32);
@@ -71,7 +71,9 @@ impl Holding {
             next_value: image.timestamp.unwrap_or_default(),
             ..Seen::default()
         };
-        let told = Told { offset: *acknowledged, echo: 0 };
+        // The kernel's probe lies before the fixed host's window, which does not heed what it acknowledges. So that it does not
+        // count as said, it says a byte less.
+        let told = Told { offset: acknowledged.wrapping_sub(1), echo: 0 };
         self.slots.prepare(slot, &Slot { told, seen, ..Slot::default() });
         let mut flow = self.flow(image.flow(), slot, release);
         let (_, scale) = image.scales.unwrap_or_default();
