@@ -59,7 +59,7 @@ fn connections_go_on_at_a_third_base_when_the_second_is_killed() {
     scene.check_bytes();
 }
 
-/// The base lives on without any link, and its mobile goes to another. When the base is reached again it learns whose the
+/// ACK-7, ACK-8: the base lives on without any link, and its mobile goes to another. When the base is reached again it learns whose the
 /// connections are, and says no more to the servers.
 #[test]
 fn connections_go_on_when_their_base_is_cut_off() {
