@@ -316,8 +316,16 @@ fn images_of_connections() {
     let ends = [0, 10, 9, 0, 7, 0xa0, 0x1f, 0, 192, 0, 2, 1, 80];
     let number = [0x80, 0x20];
     let text = |text: &[u8]| [&[text.len() as u8][..], text].concat();
+    let began = [
+        &ends[..],
+        &[0xb4, 0x0b, 1, 7, 9, 1, 1],
+        &number.repeat(3),
+        &[1, 0, 0, 0],
+        &text(b"cubic"),
+    ]
+    .concat();
     let whole = [
-        &[3][..],
+        &[4][..],
         &ends,
         &[0, 1, 0xb4, 0x0b, 1, 7, 9, 1, 1],
         &number.repeat(2),
@@ -328,18 +336,13 @@ fn images_of_connections() {
         &number.repeat(7),
         &[1, 0, 0, 0],
         &text(b"cubic"),
+        &[1],
+        &began,
+        &number,
     ]
     .concat();
     assert!(Image::decode(&whole).is_ok(), "{:?}", Image::decode(&whole));
-    let ticket = [
-        &[1][..],
-        &ends,
-        &[0xb4, 0x0b, 1, 7, 9, 1, 1],
-        &number.repeat(3),
-        &[1, 0, 0, 0],
-        &text(b"cubic"),
-    ]
-    .concat();
+    let ticket = [&[1][..], &began].concat();
     assert!(Ticket::decode(&ticket).is_ok(), "{:?}", Ticket::decode(&ticket));
     smoke("image", 2, image::run, &[&whole, &whole[..whole.len() - 3], &ticket]);
 }
