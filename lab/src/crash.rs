@@ -462,8 +462,12 @@ impl Drop for Witness<'_> {
     }
 }
 
-/// What a server's kernel knows to be acknowledged, by who is at the other end.
-fn acknowledged(server: &Netns) -> Result<BTreeMap<SocketAddr, u64>, LabError> {
+/// What a server's kernel knows to be acknowledged, in bytes, by who is at the other end.
+///
+/// # Errors
+///
+/// `ss` could not be run.
+pub fn acknowledged(server: &Netns) -> Result<BTreeMap<SocketAddr, u64>, LabError> {
     let mut ss = server.command("ss");
     ss.args(["-HtinO", "state", "established"]);
     Ok(process::run(ss)?.lines().filter_map(acknowledged_of).collect())

@@ -19,10 +19,8 @@ const BACK: u64 = 64 * 1024 + 200_000;
 
 /// What the server's kernel knows to be acknowledged, of the connection of which that is most.
 fn acknowledged(scene: &Scene) -> u64 {
-    let ss = scene.roam.server.command("ss").args(["-Htin", "state", "established"]).output();
-    let said = String::from_utf8(ss.unwrap().stdout).unwrap();
-    let numbers = said.split_whitespace().filter_map(|word| word.strip_prefix("bytes_acked:"));
-    numbers.map(|n| n.parse().unwrap()).max().unwrap_or_else(|| panic!("no connection:\n{said}"))
+    let known = lasthop_lab::crash::acknowledged(&scene.roam.server).unwrap();
+    known.into_values().max().expect("a connection")
 }
 
 /// ACK-1: while the hop is silent, as before and after, the server knows nothing to be acknowledged that the mobile's

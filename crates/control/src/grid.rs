@@ -4,6 +4,8 @@ use std::borrow::Cow;
 
 use lasthop_units::Rate;
 
+use super::Handoffs;
+
 /// Between two columns.
 const GAP: usize = 2;
 /// How much of a key people are shown.
@@ -203,6 +205,14 @@ pub fn ms(t: Option<f64>) -> String {
 /// A number of seconds as milliseconds: a pause.
 pub fn pause(seconds: Option<f64>) -> String {
     ms(seconds.map(|s| s * 1e3))
+}
+
+/// What became of connections whose base was dead, as the end of a line on handoffs; nothing where there were none.
+pub fn orphans(handoffs: &Handoffs) -> String {
+    match (handoffs.orphans_taken, handoffs.orphans_lost) {
+        (0, 0) => String::new(),
+        (taken, lost) => format!("; of dead bases: {taken} taken over, {lost} lost"),
+    }
 }
 
 /// What stands for a public key.

@@ -139,17 +139,24 @@ impl Addresses {
         }
     }
 
-    /// The checksum of `bytes`, a transport's header and payload, with the pseudo header (RFC 9293
-    /// section 3.1, RFC 8200 section 8.1). Over bytes that hold their right checksum it is zero.
+    /// The sum over the pseudo header of a transport's header and payload, which are `len` bytes long (RFC 9293
+    /// section 3.1, RFC 8200 section 8.1).
     #[inline]
-    pub(crate) fn checksum(&self, protocol: Protocol, bytes: &[u8]) -> u16 {
+    pub fn pseudo_header(&self, protocol: Protocol, len: usize) -> Sum {
         let addresses = match self {
             Self::V4 { src, dst } => Sum::new().with(&src.octets()).with(&dst.octets()),
             Self::V6 { src, dst } => Sum::new().with(&src.octets()).with(&dst.octets()),
         };
         // Longer than an IP packet may be is refused when its header is written.
-        let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-        addresses.with(&[0, protocol.0]).with(&len.to_be_bytes()).with(bytes).checksum()
+        let len = u32::try_from(len).unwrap_or(u32::MAX);
+        addresses.with(&[0, protocol.0]).with(&len.to_be_bytes())
+    }
+
+    /// The checksum of `bytes`, a transport's header and payload, with the pseudo header. Over bytes that hold their right
+    /// checksum it is zero.
+    #[inline]
+    pub(crate) fn checksum(&self, protocol: Protocol, bytes: &[u8]) -> u16 {
+        self.pseudo_header(protocol, bytes.len()).with(bytes).checksum()
     }
 }
 

@@ -177,10 +177,7 @@ fn moves(role: &str, handoffs: &Handoffs) -> String {
     if role == "mobile" {
         return format!("handoffs: {here} done, {refused} refused; {lost} connections lost\n");
     }
-    let orphans = match (handoffs.orphans_taken, handoffs.orphans_lost) {
-        (0, 0) => String::new(),
-        (taken, lost) => format!("; of dead bases: {taken} taken over, {lost} lost"),
-    };
+    let orphans = grid::orphans(handoffs);
     format!(
         "handoffs: {here} here, {given} given away, {refused} refused; \
          connections: {anchored} anchored, {migrated} migrated, {lost} lost{orphans}\n"

@@ -56,7 +56,7 @@ pub struct Claim {
 /// A connection of which everything is known.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Claimed {
-    /// To be given to [`restore_all`](super::restore_all), after [`fill`](Self::fill). There is nothing in its queues.
+    /// To be given to [`restore_all`](super::restore_all). There is nothing in its queues before [`fill`](Self::fill).
     pub image: Image,
     /// So many of the mobile's bytes the fixed host has: the next to be written to the connection is this.
     pub up: u64,

@@ -3,7 +3,6 @@
 use std::net::SocketAddr;
 
 use lasthop_kernel::sockopt::Window;
-use lasthop_wire::checksum::Sum;
 use lasthop_wire::ip::{self, Addresses, Protocol};
 use lasthop_wire::tcp::{Flags, Options, ParseError, Segment, Seq, Timestamps};
 
@@ -221,11 +220,6 @@ pub(super) fn read(packet: &[u8]) -> Option<Heard> {
 /// Whether a network card was to fill in the checksum, which none did between virtual interfaces: then the field has the
 /// sum over the pseudo header (RFC 9293 section 3.1).
 fn is_to_be_summed(addresses: &Addresses, tcp: &[u8]) -> bool {
-    let sum = match addresses {
-        Addresses::V4 { src, dst } => Sum::new().with(&src.octets()).with(&dst.octets()),
-        Addresses::V6 { src, dst } => Sum::new().with(&src.octets()).with(&dst.octets()),
-    };
-    let length = u32::try_from(tcp.len()).unwrap_or(u32::MAX);
-    let sum = sum.with(&[0, Protocol::TCP.0]).with(&length.to_be_bytes());
-    tcp.get(16..18) == Some(&(!sum.checksum()).to_be_bytes())
+    let begun = !addresses.pseudo_header(Protocol::TCP, tcp.len()).checksum();
+    tcp.get(16..18) == Some(&begun.to_be_bytes())
 }

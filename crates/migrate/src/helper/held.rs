@@ -71,6 +71,8 @@ impl HeldFlows {
 pub(super) struct Mourned {
     filter: AckFilter,
     next: Instant,
+    /// Until the next look; longer each time they cannot be ended.
+    pause: Duration,
     until: Instant,
 }
 
@@ -83,7 +85,7 @@ impl Mourned {
             filter.slots().set_control(slot, control);
         }
         let now = Instant::now();
-        Some(Self { filter, next: now, until: now + MOURN_FOR })
+        Some(Self { filter, next: now, pause: MOURN_EVERY, until: now + MOURN_FOR })
     }
 
     /// When to look again.
@@ -97,11 +99,12 @@ impl Mourned {
         if now < self.next {
             return false;
         }
-        self.next = now + MOURN_EVERY;
         let flows: Vec<Flow> = self.filter.held().map(|(flow, _)| flow).collect();
         if let Err(error) = self.end(flows) {
             tracing::warn!(%error, "sockets of a base that is gone cannot be ended");
+            self.pause *= 2;
         }
+        self.next = now + self.pause;
         now >= self.until || self.filter.held().next().is_none()
     }
 

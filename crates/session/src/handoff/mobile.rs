@@ -83,12 +83,18 @@ struct Pending<A> {
     grants: Vec<(BaseName, Grant)>,
     /// The new base's last word against it.
     refused: Option<Reason>,
-    /// What is yet to be told of connections whose base is dead.
+    /// The new base is being told of connections whose base is dead.
+    telling: Option<Telling>,
+}
+
+#[derive(Debug)]
+struct Telling {
+    /// What is yet to be told.
     orphans: VecDeque<Orphan>,
-    /// How long that base has been silent.
+    /// How long their base has been silent.
     silent: Duration,
-    /// It is being told: with these flags next.
-    tells_orphans: Option<u8>,
+    /// Of the next message.
+    flags: u8,
 }
 
 /// The mobile's end of handoffs (MHP-15).
@@ -173,16 +179,8 @@ impl<A: Address, G: Granter<A>> Mobile<A, G> {
         let retry = Retry::now(now, &self.config);
         let grants = self.granter.grants(self.session, self.attempt, base);
         let grants = grants.into_iter().map(|(holder, grant)| (holder.to_name(), grant)).collect();
-        self.pending = Some(Pending {
-            to: base,
-            started: now,
-            retry,
-            grants,
-            refused: None,
-            orphans: VecDeque::new(),
-            silent: Duration::ZERO,
-            tells_orphans: None,
-        });
+        self.pending =
+            Some(Pending { to: base, started: now, retry, grants, refused: None, telling: None });
     }
 
     /// An association with that base has just begun: what is due for it is sent at once, and its time
@@ -259,8 +257,8 @@ impl<A: Address, G: Granter<A>> Mobile<A, G> {
     /// base that had them.
     pub fn tell_orphans(&mut self, orphans: Vec<Orphan>, silent: Duration) {
         if let Some(pending) = &mut self.pending {
-            (pending.orphans, pending.silent, pending.tells_orphans) =
-                (orphans.into(), silent, Some(ORPHANS_FIRST));
+            let orphans = orphans.into();
+            pending.telling = Some(Telling { orphans, silent, flags: ORPHANS_FIRST });
         }
     }
 
@@ -340,14 +338,16 @@ impl<A: Address, G: Granter<A>> Mobile<A, G> {
             return Some((holder, Message::Expect { candidate: expecting.candidate.to_name() }));
         }
         if let Some(pending) = &mut self.pending
-            && let Some(flags) = pending.tells_orphans
+            && let Some(telling) = &mut pending.telling
         {
-            let n = pending.orphans.len().min(ORPHANS_MAX);
-            let orphans = pending.orphans.drain(..n).collect();
-            let last = pending.orphans.is_empty();
-            pending.tells_orphans = (!last).then_some(0);
-            let flags = if last { flags | ORPHANS_LAST } else { flags };
-            let silent = u32::try_from(pending.silent.as_millis()).unwrap_or(u32::MAX);
+            let n = telling.orphans.len().min(ORPHANS_MAX);
+            let orphans = telling.orphans.drain(..n).collect();
+            let mut flags = core::mem::take(&mut telling.flags);
+            let silent = u32::try_from(telling.silent.as_millis()).unwrap_or(u32::MAX);
+            if telling.orphans.is_empty() {
+                flags |= ORPHANS_LAST;
+                pending.telling = None;
+            }
             return Some((pending.to, Message::Orphans { flags, silent, orphans }));
         }
         let pending = self.pending.as_mut().filter(|pending| pending.retry.next <= now)?;

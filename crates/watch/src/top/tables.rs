@@ -1,6 +1,6 @@
 //! The tables that are shown, as text.
 
-use lasthop_control::grid::{Grid, age, key, ms, or_dash, pause, percent, rate};
+use lasthop_control::grid::{self, Grid, age, key, ms, or_dash, pause, percent, rate};
 use lasthop_control::{AgentReport, HandoffReport, HandoffState, Handoffs};
 use lasthop_units::Bytes;
 
@@ -187,10 +187,7 @@ fn moves(role: &str, handoffs: &Handoffs) -> String {
     if role == "mobile" {
         return format!("handoffs: {here} done, {refused} refused, {lost} connections lost");
     }
-    let orphans = match (handoffs.orphans_taken, handoffs.orphans_lost) {
-        (0, 0) => String::new(),
-        (taken, lost) => format!("; of dead bases: {taken} taken over, {lost} lost"),
-    };
+    let orphans = grid::orphans(handoffs);
     format!(
         "handoffs: {here} here, {given} given, {refused} refused; \
          connections: {anchored} anchored, {migrated} migrated, {lost} lost{orphans}"

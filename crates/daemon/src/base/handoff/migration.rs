@@ -106,26 +106,24 @@ impl Migration {
 
     /// The same for another worker of the base, whose way to the helper this is. It has moved nothing yet.
     pub(in crate::base) fn beside(&self, helper: &Helper) -> Self {
-        let (addresses, routed) = (self.addresses.clone(), self.routed.clone());
         let (fleet, holders) = (self.fleet.clone(), self.holders.clone());
-        Self {
-            fleet,
-            holders,
-            ..Self::over(helper.clone(), self.routing.clone(), addresses, routed)
-        }
+        let (addresses, routed) = (self.addresses.clone(), self.routed.clone());
+        Self::over(helper.clone(), fleet, holders, self.routing.clone(), addresses, routed)
     }
 
     /// Nothing has moved.
     fn over(
         helper: Helper,
+        fleet: Option<FleetKeys>,
+        holders: BTreeMap<PublicKey, Holder>,
         routing: Routing,
         addresses: BTreeMap<PublicKey, Vec<IpAddr>>,
         routed: BTreeMap<PublicKey, Vec<IpAddr>>,
     ) -> Self {
         Self {
             helper,
-            fleet: None,
-            holders: BTreeMap::new(),
+            fleet,
+            holders,
             routing,
             addresses,
             routed,
@@ -170,7 +168,7 @@ impl Migration {
         let addresses = gather(mobiles.iter().map(|m| (m.key.0, m.address.clone())));
         let routed = mobiles.iter().map(|m| (m.key.0, [&m.address, config.routed_tun(m)].concat()));
         let routed = gather(routed);
-        Some(Self { fleet, holders, ..Self::over(helper, routing, addresses, routed) })
+        Some(Self::over(helper, fleet, holders, routing, addresses, routed))
     }
 
     /// Whether packets for mobiles' addresses are to come here, and nothing has them come.
