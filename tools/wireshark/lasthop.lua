@@ -403,6 +403,7 @@ local FRAME_TYPES = {
     [0x0c] = "Client",
     [0x0d] = "Policy",
     [0x0e] = "Path status",
+    [0x0f] = "Release",
     [0x10] = "Stream, to the datagram's end",
     [0x11] = "Stream, to the datagram's end, last",
     [0x12] = "Stream",
@@ -438,6 +439,7 @@ local s = {
     credit = ProtoField.uint64("lasthop_srp.credit", "Bytes in all"),
     stream = ProtoField.uint64("lasthop_srp.stream", "Stream"),
     limit = ProtoField.uint64("lasthop_srp.stream.limit", "First offset that may not be sent"),
+    released = ProtoField.uint64("lasthop_srp.stream.released", "First offset that is to be kept"),
     offset = ProtoField.uint64("lasthop_srp.stream.offset", "Offset"),
     len = ProtoField.uint64("lasthop_srp.stream.len", "Length"),
     fin = ProtoField.bool("lasthop_srp.stream.fin", "Last bytes of the stream"),
@@ -644,6 +646,7 @@ local NUMBERS = {
     [0x0c] = { s.stream, s.client },
     [0x0d] = { s.stream, s.policy },
     [0x0e] = { s.path, s.cost, s.below },
+    [0x0f] = { s.stream, s.released },
 }
 
 local function add_fields(tree, tvb, at, kind, pinfo, root)

@@ -13,6 +13,7 @@ use lasthop_session::{ConnId, Session};
 use lasthop_units::{Duration, Time};
 
 use crate::fleet::FleetKeys;
+use crate::upward::{Ends, Upward};
 
 /// A receiver acknowledges every second segment (RFC 5681 section 4.2): less is worth an acknowledgement only where nothing
 /// more is on its way to the mobile.
@@ -43,6 +44,8 @@ pub(crate) struct Held {
     opened: Time,
     /// What the filter was told last.
     told: u64,
+    /// How far the fixed host has what the mobile sends.
+    upward: Upward,
     /// When its timer was set for.
     pub(crate) armed: Option<Time>,
 }
@@ -89,6 +92,7 @@ impl Held {
             ticket,
             opened: now,
             told: acknowledged,
+            upward: Upward::new(now),
             armed: None,
         }
     }
@@ -130,6 +134,7 @@ impl Held {
             self.end_opening();
         }
         self.hold.handle_timeout(now);
+        self.upward.handle_timeout(now);
         self.tell();
     }
 
@@ -141,10 +146,25 @@ impl Held {
         }
     }
 
-    /// When [`handle_timeout`](Self::handle_timeout) is to be called.
+    /// When [`handle_timeout`](Self::handle_timeout) is to be called, and the relay to be [followed](Self::follow).
     pub(crate) fn next_timeout(&self) -> Option<Time> {
         let opening = self.control.opening.then(|| self.opened + OPENING_MAX);
-        [opening, self.hold.next_timeout()].into_iter().flatten().min()
+        [opening, self.hold.next_timeout(), self.upward.next()].into_iter().flatten().min()
+    }
+
+    /// Lets the mobile drop what the fixed host has of what was written to the socket.
+    pub(crate) fn follow(
+        &mut self,
+        now: Time,
+        session: &mut Session,
+        hop: &mut impl Streams,
+        id: ConnId,
+        (socket, ends): (&Socket, Ends),
+    ) {
+        if self.can_go_on {
+            let (behind, end) = self.upward.look(now, &socket.fd, ends);
+            session.release(hop, id, behind, end);
+        }
     }
 
     /// The connection may end from here on: the mobile's application has said so, or nothing of it goes on.

@@ -23,6 +23,7 @@ mod resolve;
 pub mod split;
 pub mod transparent;
 mod udp_relay;
+mod upward;
 
 pub use carrier::ether::EtherError;
 pub use error::RunError;

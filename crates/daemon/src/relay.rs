@@ -10,6 +10,7 @@ use lasthop_kernel::tcp::{self, Moved, Socket};
 use lasthop_kernel::turn::Source;
 
 use crate::held::Held;
+use crate::upward::Ends;
 
 /// Bytes that one connection may move in one direction in one turn of the loop, so that a fast one
 /// does not keep the others waiting.
@@ -140,6 +141,8 @@ impl Relay {
         if let Some(held) = &mut self.held {
             held.on_read(now, self.to_hop + u64::from(self.read_done));
             held.advance(now, session, hop, self.id);
+            let ends = Ends { written: self.write_done, read: self.read_done };
+            held.follow(now, session, hop, self.id, (&self.socket, ends));
         }
         more_up || more_down
     }

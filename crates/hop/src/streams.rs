@@ -60,9 +60,10 @@ pub enum StreamError {
 /// first byte.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct StreamState {
-    /// Offset of the first byte of `send`: the peer has acknowledged everything before.
+    /// Offset of the first byte of `send`: the peer has acknowledged everything before, and
+    /// [released](Streams::release) it where it is kept until then.
     pub send_start: u64,
-    /// Bytes written and not acknowledged, whether they were sent or not.
+    /// Bytes written and not acknowledged, or not released, whether they were sent or not.
     pub send: Vec<u8>,
     /// This side has ended the stream behind those bytes.
     pub send_ended: bool,
@@ -183,6 +184,14 @@ pub trait Streams {
     /// until it is polled.
     fn report_acknowledged(&mut self, _id: StreamId) {}
 
+    /// What was consumed of a stream, but for its last `behind` bytes, is where it goes for good, and with `end` the stream's
+    /// end, if it was read. From the first call on the peer keeps what it has sent, though it was acknowledged, until it is
+    /// released so, and [`snapshot`](Self::snapshot) has it there; and the stream is not over before its end is released.
+    /// False if it was over before. A transport that cannot do that ignores it.
+    fn release(&mut self, _id: StreamId, _behind: u64, _end: bool) -> bool {
+        true
+    }
+
     /// Of a stream that is here, before which offset all bytes have most likely arrived by now, as far as the
     /// peer's last acknowledgement and the path's delay tell; never less than what is acknowledged. A
     /// presumption, and possibly wrong. `None` where the transport has none.
@@ -283,6 +292,11 @@ macro_rules! streams_of {
             fn report_acknowledged(&mut self, id: $crate::StreamId) {
                 let $it = self;
                 $own.report_acknowledged(id)
+            }
+
+            fn release(&mut self, id: $crate::StreamId, behind: u64, end: bool) -> bool {
+                let $it = self;
+                $own.release(id, behind, end)
             }
 
             fn presumed(&self, id: $crate::StreamId) -> Option<u64> {

@@ -90,6 +90,8 @@ impl SocketState {
     pub const SYN_SENT: u8 = 2;
     /// SYN-RECEIVED, among the others.
     pub const SYN_RECEIVED: u8 = 3;
+    /// CLOSED, among the others.
+    pub const CLOSED: u8 = 7;
 }
 
 /// What is used of `TCP_INFO`.

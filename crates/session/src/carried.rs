@@ -39,17 +39,42 @@ pub(crate) struct CarriedBytes {
     pub(crate) ended: bool,
     /// For the peer, from `Conn::send_base` on, once it says what it has.
     pub(crate) resend: Vec<u8>,
-    /// Of these, what is on the new stream before the peer has reported what it has.
+    /// Mobile: what comes before `Conn::send_base` and may not be where it goes. The base has it, and may die with it.
+    pub(crate) retained: Vec<u8>,
+    /// What `resend` begins with may be such too.
+    pub(crate) retains: bool,
+    /// Of `resend`, what is on the new stream before the peer has reported what it has.
     pub(crate) early: Option<(u64, u64)>,
     /// Mobile: a tentative Reopened says that the base expects this byte. Base: so many bytes follow the one
     /// that it has reported.
     pub(crate) tentative: Option<u64>,
-    /// The stream that carried the connection before, and the offset there of the first byte to resend.
-    pub(crate) left: Option<(StreamId, u64)>,
+    /// The stream that carried the connection before.
+    pub(crate) left: Option<Left>,
     /// Mobile: the first byte that the base before presumably lacked.
     pub(crate) presumed: Option<u64>,
     /// No stream will carry the connection any more: it is over when `unread` is read.
     pub(crate) over: bool,
+}
+
+/// A stream that carried a connection before.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Left {
+    pub(crate) stream: StreamId,
+    /// The offset there of the first byte that its hop kept.
+    start: u64,
+    /// That of the same byte in the connection.
+    at: u64,
+}
+
+impl Left {
+    pub(crate) fn new(stream: StreamId, start: u64, at: u64) -> Self {
+        Self { stream, start, at }
+    }
+
+    /// The connection's offset of what has this offset there.
+    pub(crate) fn offset(&self, on_stream: u64) -> u64 {
+        self.at + on_stream.saturating_sub(self.start)
+    }
 }
 
 impl CarriedBytes {
@@ -59,6 +84,6 @@ impl CarriedBytes {
 
     /// Bytes that it carries.
     pub(crate) fn len(&self) -> usize {
-        self.unread.len() + self.resend.len()
+        self.unread.len() + self.resend.len() + self.retained.len()
     }
 }

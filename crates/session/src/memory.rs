@@ -86,6 +86,8 @@ pub struct End {
     streams: BTreeMap<u64, Stream>,
     /// Resets of this side that the peer has not seen.
     resets: VecDeque<(u64, u64)>,
+    /// How far the peer may let go of what it has sent, which it does not know.
+    releases: VecDeque<(u64, u64)>,
     events: VecDeque<StreamEvent>,
     /// What had crossed of streams that were detached.
     crossed: BTreeMap<u64, u64>,
@@ -96,6 +98,10 @@ struct Stream {
     /// Bytes that crossed, and the last of them.
     crossed: u64,
     kept: VecDeque<u8>,
+    /// Where what is acknowledged is kept until it is released: those before are.
+    released: Option<u64>,
+    /// The peer keeps what it sends until it is released, and whether that is so of its end.
+    releases: Option<bool>,
     /// Bytes that were consumed.
     consumed: u64,
     unsent: Vec<u8>,
@@ -117,6 +123,8 @@ impl Stream {
         Self {
             crossed: 0,
             kept: VecDeque::new(),
+            released: None,
+            releases: None,
             consumed: 0,
             unsent: vec![0; limits.buffer],
             committed: 0,
@@ -133,7 +141,20 @@ impl Stream {
     }
 
     fn is_over(&self) -> bool {
-        self.ended && self.peer_ended && self.unread.is_empty()
+        let released = self.released.is_none_or(|released| released > self.crossed);
+        let releases = self.releases.unwrap_or(true);
+        self.ended && self.peer_ended && self.unread.is_empty() && released && releases
+    }
+
+    /// The last bytes that crossed count as not acknowledged.
+    fn acknowledged(&self, limits: &Limits) -> u64 {
+        self.crossed.saturating_sub(limits.unacknowledged as u64)
+    }
+
+    fn let_go(&mut self, limits: &Limits) {
+        let start = self.acknowledged(limits).min(self.released.unwrap_or(u64::MAX));
+        let kept = self.kept.len().min((self.crossed - start) as usize);
+        self.kept.drain(..self.kept.len() - kept);
     }
 }
 
@@ -144,6 +165,7 @@ impl End {
             next: parity,
             streams: BTreeMap::new(),
             resets: VecDeque::new(),
+            releases: VecDeque::new(),
             events: VecDeque::new(),
             crossed: BTreeMap::new(),
         }
@@ -156,7 +178,8 @@ impl End {
 
     /// Whether no stream is remembered and nothing is left to carry or to tell.
     pub fn is_empty(&self) -> bool {
-        self.streams.is_empty() && self.resets.is_empty() && self.events.is_empty()
+        let nothing = self.resets.is_empty() && self.releases.is_empty();
+        self.streams.is_empty() && nothing && self.events.is_empty()
     }
 
     /// Loses one stream and no other, at both ends.
@@ -200,6 +223,13 @@ fn carry(from: &mut End, to: &mut End, limit: usize) -> bool {
     while let Some((id, code)) = from.resets.pop_front() {
         to.take_reset(id, code);
     }
+    while let Some((id, offset)) = from.releases.pop_front() {
+        if let Some(stream) = to.streams.get_mut(&id) {
+            stream.released = stream.released.max(Some(offset));
+            stream.let_go(&to.limits);
+        }
+        to.close_if_over(id);
+    }
     let ids: Vec<u64> = from.streams.keys().copied().collect();
     for id in ids {
         moved |= carry_stream(from, to, id, limit);
@@ -227,8 +257,7 @@ fn carry_stream(from: &mut End, to: &mut End, id: u64, limit: usize) -> bool {
     sink.unread.extend_from_slice(&source.unsent[..n]);
     source.crossed += n as u64;
     source.kept.extend(&source.unsent[..n]);
-    let acknowledged = source.kept.len().saturating_sub(from.limits.unacknowledged);
-    source.kept.drain(..acknowledged);
+    source.let_go(&from.limits);
     source.unsent.copy_within(n..source.committed, 0);
     source.committed -= n;
     let ends = source.ending && source.committed == 0;
@@ -344,14 +373,27 @@ impl Streams for End {
     }
 
     fn acknowledged(&self, id: StreamId) -> Option<u64> {
-        let Stream { crossed, kept, ended, .. } = self.streams.get(&id.0)?;
-        Some(crossed - kept.len() as u64 + u64::from(*ended && kept.is_empty()))
+        let stream = self.streams.get(&id.0)?;
+        let acknowledged = stream.acknowledged(&self.limits);
+        Some(acknowledged + u64::from(stream.ended && acknowledged == stream.crossed))
+    }
+
+    fn release(&mut self, id: StreamId, behind: u64, end: bool) -> bool {
+        let Some(stream) = self.streams.get_mut(&id.0).filter(|stream| !stream.closing) else {
+            return false;
+        };
+        let end = end && behind == 0 && stream.peer_ended && stream.unread.is_empty();
+        let offset = stream.consumed.saturating_sub(behind) + u64::from(end);
+        stream.releases = Some(end);
+        self.releases.push_back((id.0, offset));
+        self.close_if_over(id.0);
+        true
     }
 
     fn presumed(&self, id: StreamId) -> Option<u64> {
-        let Stream { crossed, kept, .. } = self.streams.get(&id.0)?;
-        let acknowledged = crossed - kept.len() as u64;
-        Some(crossed.saturating_add_signed(self.limits.presumed?).max(acknowledged))
+        let stream = self.streams.get(&id.0)?;
+        let acknowledged = stream.acknowledged(&self.limits);
+        Some(stream.crossed.saturating_add_signed(self.limits.presumed?).max(acknowledged))
     }
 
     fn snapshot(&self, id: StreamId) -> Option<StreamState> {

@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 
 use lasthop_hop::{StreamId, StreamState};
 
+use crate::carried::Left;
 use crate::table::Conn;
 
 /// Bytes of one connection that are kept and sent before the peer has reported what it expects.
@@ -59,9 +60,16 @@ impl Conn {
             kept.drain(..(said.saturating_sub(state.send_start) as usize).min(kept.len()));
             self.send_base += state.send_start.saturating_sub(said);
             if !self.awaits {
-                let start = state.send_start.max(said);
-                rest.left = Some((stream, start));
-                rest.presumed = presumed.map(|n| self.send_base + n.saturating_sub(start));
+                let left = Left::new(stream, state.send_start.max(said), self.send_base);
+                rest.left = Some(left);
+                rest.presumed = presumed.map(|n| left.offset(n));
+            }
+            // What came before is of use while nothing is missing between.
+            let mut before = core::mem::take(&mut rest.retained);
+            if state.send_start <= said && !before.is_empty() {
+                self.send_base -= before.len() as u64;
+                before.append(&mut kept);
+                kept = before;
             }
             kept.append(&mut rest.resend);
             rest.resend = kept;
@@ -130,9 +138,15 @@ impl Conn {
         }
         self.kept_from(expected)?;
         let left = self.kept_from(next)?.len();
-        let resend = self.rest.as_mut().map(|rest| core::mem::take(&mut rest.resend));
-        let mut resend = resend.unwrap_or_default();
-        resend.drain(..resend.len() - left);
+        let mut resend = Vec::new();
+        if let Some(rest) = &mut self.rest {
+            resend = rest.resend.split_off(rest.resend.len() - left);
+            rest.retained = core::mem::take(&mut rest.resend);
+            rest.retained.truncate((from - self.send_base) as usize);
+            if !core::mem::take(&mut rest.retains) {
+                rest.retained = Vec::new();
+            }
+        }
         self.send_base = from;
         Some((resend, early.is_none().then_some(from)))
     }

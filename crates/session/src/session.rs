@@ -380,7 +380,7 @@ impl Session {
             if let Some(event) = self.events.pop_front() {
                 return Some(event);
             }
-            if self.release(hop) {
+            if self.release_held(hop) {
                 continue;
             }
             let Some(event) = hop.poll_event() else {

@@ -32,6 +32,10 @@ pub(crate) enum Phase {
 
 /// Beside the number of a connection's policy, which is a small one: what the peer has is reported.
 const REPORTS: u8 = 0x80;
+/// Likewise: the peer keeps what it sends until it is where it goes.
+const RELEASES: u8 = 0x40;
+/// Both.
+const FLAGS: u8 = REPORTS | RELEASES;
 
 #[derive(Debug)]
 pub(crate) struct Conn {
@@ -69,7 +73,7 @@ pub(crate) struct Conn {
     pub(crate) priority: Option<u32>,
     /// The name of the host that it is of; 0 if it was given none.
     pub(crate) client: u32,
-    /// The number of the policy by which the hop's paths carry it, and [`REPORTS`].
+    /// The number of the policy by which the hop's paths carry it, and [`FLAGS`].
     policy: u8,
     deadline: Option<Time>,
 }
@@ -77,11 +81,11 @@ pub(crate) struct Conn {
 impl Conn {
     /// Which of the hop's paths may carry it.
     pub(crate) fn policy(&self) -> Policy {
-        Policy::of_number((self.policy & !REPORTS).into()).unwrap_or_default()
+        Policy::of_number((self.policy & !FLAGS).into()).unwrap_or_default()
     }
 
     pub(crate) fn set_policy(&mut self, policy: Policy) {
-        self.policy = policy.number() as u8 & !REPORTS | self.policy & REPORTS;
+        self.policy = policy.number() as u8 & !FLAGS | self.policy & FLAGS;
     }
 
     /// It is reported what the peer has of it.
@@ -91,6 +95,15 @@ impl Conn {
 
     pub(crate) fn set_reports(&mut self) {
         self.policy |= REPORTS;
+    }
+
+    /// Base: the mobile is told how far it need not keep what it has sent.
+    pub(crate) fn releases(&self) -> bool {
+        self.policy & RELEASES != 0
+    }
+
+    pub(crate) fn set_releases(&mut self) {
+        self.policy |= RELEASES;
     }
 
     pub(crate) fn phase(&self) -> Phase {

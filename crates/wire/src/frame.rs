@@ -26,6 +26,7 @@ const PRIORITY: u8 = 0x0b;
 const CLIENT: u8 = 0x0c;
 const POLICY: u8 = 0x0d;
 const PATH_STATUS: u8 = 0x0e;
+const RELEASE: u8 = 0x0f;
 const STREAM: u8 = 0x10;
 const STREAM_FIN: u8 = 0x01;
 const STREAM_LEN: u8 = 0x02;
@@ -108,6 +109,13 @@ pub enum Frame<'a> {
         cost: u32,
         /// It carries what is to cost little as long as those that cost less carry fewer bits in a second than this.
         below_bps: u64,
+    },
+    /// Whoever has bytes of the sender's of this stream does not need the sender to keep those before an offset.
+    Release {
+        /// The stream.
+        id: u64,
+        /// First offset that is to be kept; the stream's end is one byte more.
+        offset: u64,
     },
     /// Bytes of a stream.
     Stream(StreamFrame<'a>),
@@ -277,6 +285,7 @@ impl<'a> Frames<'a> {
             CLIENT => value_of(bytes).map(|(id, client, r)| (Frame::Client { id, client }, r)),
             POLICY => value_of(bytes).map(|(id, policy, r)| (Frame::Policy { id, policy }, r)),
             PATH_STATUS => path_status(bytes),
+            RELEASE => pair(bytes).map(|(id, offset, r)| (Frame::Release { id, offset }, r)),
             STREAM..=0x13 => stream(kind, bytes),
             PACKET..=0x1f => {
                 PacketFrame::decode(kind, bytes).map(|(p, rest)| (Frame::Packet(p), rest))
@@ -434,6 +443,7 @@ fn put_fields<'o>(out: &'o mut [u8], frame: &Frame<'_>) -> Option<&'o mut [u8]> 
         Frame::PathStatus { path, cost, below_bps } => {
             (PATH_STATUS, &[path, u64::from(cost), below_bps])
         }
+        Frame::Release { id, offset } => (RELEASE, &[id, offset]),
         Frame::Padding | Frame::Stream(_) | Frame::Packet(_) => return None,
     };
     let (first, mut out) = out.split_first_mut()?;
@@ -484,6 +494,7 @@ mod tests {
             Frame::Client { id: 8, client: 0xfeed },
             Frame::Policy { id: 12, policy: 4 },
             Frame::PathStatus { path: 7, cost: u32::MAX, below_bps: 2_000_000 },
+            Frame::Release { id: 3, offset: 1 << 21 },
             Frame::Stream(StreamFrame { id: 4, offset: 1 << 20, fin: false, data: b"some" }),
             Frame::Stream(StreamFrame { id: 4, offset: 0, fin: true, data: b"" }),
         ] {

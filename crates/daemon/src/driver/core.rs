@@ -475,8 +475,10 @@ impl<H: Hop, W> Core<H, W> {
         let now = self.now;
         if let Some((session, mut streams)) = self.session(id) {
             session.report_acknowledged(&mut streams, conn);
-            let said = ticket.map(|ticket| session.send_message(now, &mut streams, &ticket));
-            if let Some(Err(error)) = said {
+            if let Some(ticket) = ticket
+                && session.release(&mut streams, conn, 0, false)
+                && let Err(error) = session.send_message(now, &mut streams, &ticket)
+            {
                 tracing::debug!(%error, "a mobile is given no ticket");
             }
         }
@@ -496,6 +498,7 @@ impl<H: Hop, W> Core<H, W> {
             held.armed = None;
             held.handle_timeout(now);
             self.arm_held(key);
+            self.enqueue(key);
         }
     }
 

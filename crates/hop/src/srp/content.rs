@@ -26,6 +26,7 @@ pub(super) enum Content {
     Priority { stream: u64 },
     Client { stream: u64 },
     Policy { stream: u64 },
+    Release { stream: u64, offset: u64 },
     PathStatus { path: PathId },
     Packet(PacketPart),
 }

@@ -278,6 +278,10 @@ impl Streams for Srp {
         self.streams.report_acknowledged(id.0);
     }
 
+    fn release(&mut self, id: StreamId, behind: u64, end: bool) -> bool {
+        self.streams.release(id.0, behind, end)
+    }
+
     /// By the time at which the last acknowledgement came, all that was sent half a round trip earlier had
     /// arrived. A little less, since delays vary and a presumption that goes too far is of no use.
     fn presumed(&self, id: StreamId) -> Option<u64> {

@@ -244,7 +244,7 @@ impl Session {
     }
 
     /// Answers a stream that was held for the session that is here; whether there was one.
-    pub(super) fn release(&mut self, hop: &mut impl Streams) -> bool {
+    pub(super) fn release_held(&mut self, hop: &mut impl Streams) -> bool {
         if self.holds.len() == 0 {
             return false;
         }

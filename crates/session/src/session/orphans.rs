@@ -19,6 +19,20 @@ impl Session {
         }
     }
 
+    /// Base: of what was [consumed](Self::consume) of a connection the fixed host has all but the last `behind` bytes, and with
+    /// `end` the mobile's end too (ACK-10). From the first call on the mobile keeps what is not released, and the connection is
+    /// not over before its end is. False if it was over before: then its mobile has no use for a ticket.
+    pub fn release(&mut self, hop: &mut impl Streams, id: ConnId, behind: u64, end: bool) -> bool {
+        let conn = self.table.get_mut(id).filter(|conn| !conn.is_over());
+        let Some(conn) = conn else { return false };
+        conn.set_releases();
+        let Some(stream) = conn.stream else { return true };
+        // Of an earlier hop's bytes this one knows nothing.
+        let is_counted = conn.unread().is_empty() && conn.hears();
+        let (behind, end) = if is_counted { (behind, end) } else { (u64::MAX, false) };
+        hop.release(stream, behind, end)
+    }
+
     /// Mobile, between [`resume`](Self::resume) and [`handle_resumed`](Self::handle_resumed): what it has of each connection, so
     /// that a base can go on with it that has nothing of it.
     pub fn orphans(&self, hop: &impl Streams) -> Vec<Orphan> {

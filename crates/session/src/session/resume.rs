@@ -205,8 +205,12 @@ impl Session {
             self.abort(hop, id, ResetReason::AssociationLost);
             return false;
         };
+        let retains = self.table.ticket(id).is_some();
         let Some(conn) = self.table.get_mut(id) else { return false };
         conn.unload(stream, state, presumed);
+        if retains && let Some(rest) = &mut conn.rest {
+            rest.retains = true;
+        }
         if conn.rest.as_ref().is_some_and(|rest| rest.len() as u64 > self.config.kept_max.get()) {
             self.abort(hop, id, ResetReason::Policy);
             return false;
@@ -390,7 +394,7 @@ impl Session {
                 return None;
             }
             let rest = conn.rest.as_ref().filter(|r| r.early.is_none() && !r.resend.is_empty())?;
-            rest.left.map(|(stream, _)| (id, stream))
+            rest.left.map(|left| (id, left.stream))
         };
         self.table.ids().into_iter().filter_map(left).collect()
     }
@@ -400,8 +404,8 @@ impl Session {
     pub fn handle_arrived(&mut self, now: Time, hop: &mut impl Streams, id: ConnId, offset: u64) {
         self.advance(now);
         let Some(conn) = self.table.get(id) else { return };
-        let Some((_, start)) = conn.rest.as_ref().and_then(|rest| rest.left) else { return };
-        let from = conn.send_base + offset.saturating_sub(start);
+        let Some(left) = conn.rest.as_ref().and_then(|rest| rest.left) else { return };
+        let from = left.offset(offset);
         match self.send_early(hop, id, from) {
             Ok(()) => self.on_writable(hop, id),
             Err(_) => self.abort(hop, id, ResetReason::AssociationLost),

@@ -271,6 +271,9 @@ impl Session {
                 if self.table.get(id).is_some_and(Conn::reports) {
                     self.report_acknowledged(hop, id);
                 }
+                if self.table.get(id).is_some_and(Conn::releases) {
+                    self.release(hop, id, u64::MAX, false);
+                }
                 // An error here is a reset, which has its own event.
                 let _ = self.write_reopened(hop, id);
                 if self.table.get(id).is_some_and(|conn| conn.writable() && !conn.finishing) {

@@ -55,7 +55,7 @@ impl Stream {
 
     /// SRP-13: the state in sequence moves; what was received beyond a hole is sent anew.
     pub(super) fn state(&self) -> StreamState {
-        let (send_start, send) = self.send.unacknowledged();
+        let (send_start, send) = self.send.kept();
         let (received, unread) = self.recv.in_order();
         StreamState {
             send_start,

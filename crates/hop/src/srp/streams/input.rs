@@ -66,6 +66,7 @@ impl StreamSet {
                 self.change_policy(*id, Policy::of_number(*policy).unwrap_or_default());
             }
             Frame::Reset { id, code, size } => self.on_reset(*id, *code, *size, span)?,
+            Frame::Release { id, offset } => self.on_released(*id, *offset, rate),
             _ => {}
         }
         Ok(())
@@ -129,6 +130,31 @@ impl StreamSet {
         Ok(())
     }
 
+    /// The peer lets us drop what comes before an offset.
+    fn on_released(&mut self, id: u64, offset: u64, rate: Rate) {
+        let Some(stream) = self.streams.get_mut(id) else { return };
+        let (before, was_done) = (stream.send.buffered(), stream.send.is_done());
+        stream.send.on_released(offset);
+        self.on_let_go(id, before, was_done, rate);
+    }
+
+    /// A stream's sending half, which had so many bytes, may have fewer, and be done.
+    fn on_let_go(&mut self, id: u64, before: u64, was_done: bool, rate: Rate) {
+        let Some(stream) = self.streams.get_mut(id) else { return };
+        let done = stream.send.is_done() && !was_done;
+        let gone = before - stream.send.buffered();
+        self.buffered -= gone;
+        self.buffers.on_acked(gone, stream);
+        if done && !stream.reset_locally && stream.send.reset.is_none() {
+            self.events.push_back(StreamEvent::Finished(StreamId(id)));
+        }
+        self.report_writable(id, rate);
+        self.wake_starved(rate);
+        if done {
+            self.close_if_over(id);
+        }
+    }
+
     /// Something is known to have arrived, while we send at this rate.
     pub(in crate::srp) fn on_acked(&mut self, content: Content, rate: Rate) {
         match content {
@@ -140,25 +166,22 @@ impl StreamSet {
                 let was_done = stream.send.is_done();
                 let known = stream.send.acknowledged_with_end();
                 stream.send.on_acked(piece);
-                let done = stream.send.is_done() && !was_done;
                 if stream.reports && !stream.reported && stream.send.acknowledged_with_end() > known
                 {
                     stream.reported = true;
                     self.events.push_back(StreamEvent::Acknowledged(StreamId(id)));
                 }
-                let acked = before - stream.send.buffered();
-                self.buffered -= acked;
-                self.buffers.on_acked(acked, stream);
-                if done && !stream.reset_locally && stream.send.reset.is_none() {
-                    self.events.push_back(StreamEvent::Finished(StreamId(id)));
-                }
                 let windowed = stream.send.is_windowed();
-                self.report_writable(id, rate);
-                self.wake_starved(rate);
+                self.on_let_go(id, before, was_done, rate);
                 if windowed {
                     self.schedule(id);
                 }
-                if done {
+            }
+            Content::Release { stream: id, offset } => {
+                if let Some(stream) = self.streams.get_mut(id)
+                    && let Some(release) = &mut stream.release
+                {
+                    release.on_acked(offset);
                     self.close_if_over(id);
                 }
             }
@@ -201,6 +224,12 @@ impl StreamSet {
             | Content::Policy { stream: id } => {
                 if self.streams.get(id).is_some() {
                     self.controls.push_back(content);
+                }
+            }
+            Content::Release { stream: id, offset } => {
+                let release = self.streams.get(id).and_then(|stream| stream.release);
+                if release.is_some_and(|release| release.is_latest(offset)) {
+                    self.queue_control(content);
                 }
             }
             Content::Credit => self.controls.push_back(content),

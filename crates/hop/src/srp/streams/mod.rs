@@ -227,6 +227,24 @@ impl StreamSet {
         }
     }
 
+    /// The peer need not keep what was consumed of a stream but for the last `behind` bytes; with `end` not its end either. Whether the
+    /// stream is there.
+    pub(super) fn release(&mut self, id: u64, behind: u64, end: bool) -> bool {
+        let Some(stream) = self.streams.get_mut(id).filter(|s| !s.closed) else { return false };
+        let end = end && behind == 0 && stream.recv.state() == RecvState::Finished;
+        let offset = stream.recv.consumed().saturating_sub(behind) + u64::from(end);
+        let release = stream.release.get_or_insert_default();
+        let Some(offset) = release.raise(offset, behind == 0, end) else { return true };
+        let content = Content::Release { stream: id, offset };
+        let waits =
+            |c: &&mut Content| matches!(c, Content::Release { stream, .. } if *stream == id);
+        match self.controls.iter_mut().find(waits) {
+            Some(earlier) => *earlier = content,
+            None => self.controls.push_back(content),
+        }
+        true
+    }
+
     /// Room for bytes of a stream, at this rate of sending.
     pub(super) fn send_space(&mut self, id: u64, rate: Rate) -> Result<&mut [u8], StreamError> {
         let stream = self.streams.get(id).ok_or(StreamError::Unknown)?;

@@ -171,6 +171,7 @@ impl StreamSet {
                 let Some(stream) = self.streams.get(id) else { return false };
                 w.put(&Frame::Policy { id, policy: stream.turn_state.policy().number() })
             }
+            Content::Release { stream: id, offset } => w.put(&Frame::Release { id, offset }),
             Content::Reset { stream: id } => {
                 let Some(stream) = self.streams.get_mut(id) else { return false };
                 let size = stream.send.sent();

@@ -207,6 +207,11 @@ impl RecvHalf {
         self.window
     }
 
+    /// How many bytes the application has taken.
+    pub(super) fn consumed(&self) -> u64 {
+        self.ring.start()
+    }
+
     /// Bytes that are in order and that the application has not taken.
     pub(super) fn waiting(&self) -> u64 {
         if self.discarding { 0 } else { self.ready - self.ring.start() }

@@ -32,12 +32,17 @@ pub(super) enum ResetState {
     Acked,
 }
 
-/// Bytes from the application that the peer has not yet acknowledged.
+/// Bytes from the application that the peer has not yet acknowledged, or does not have for good.
 #[derive(Debug)]
 pub(super) struct SendHalf {
     ring: Ring,
-    /// Bytes from the ring's start on that were acknowledged out of order.
+    /// Everything before was acknowledged (RFC 9293 section 3.3.1, "SND.UNA").
+    una: u64,
+    /// What was acknowledged beyond.
     acked: RangeSet,
+    /// Where what is acknowledged is kept until the peer releases it (SRP-48): it has released everything before, the end as
+    /// one byte more.
+    released: Option<u64>,
     /// Bytes that were sent and lost (SRP-4).
     lost: RangeSet,
     /// Bytes that are on their way by two paths: where one loses them, nothing is lost yet.
@@ -64,7 +69,9 @@ impl SendHalf {
     pub(super) fn new(limit: u64, span: u64) -> Self {
         Self {
             ring: Ring::default(),
+            una: 0,
             acked: RangeSet::default(),
+            released: None,
             lost: RangeSet::default(),
             twice: RangeSet::default(),
             sent: 0,
@@ -89,7 +96,7 @@ impl SendHalf {
         self.limit - self.sent
     }
 
-    /// Bytes kept until they are acknowledged.
+    /// Bytes kept until they are acknowledged, or released.
     pub(super) fn buffered(&self) -> u64 {
         self.written - self.ring.start()
     }
@@ -103,12 +110,17 @@ impl SendHalf {
         self.fin == Fin::Open && self.reset.is_none()
     }
 
-    /// The peer has acknowledged everything, or our reset.
+    /// The peer has acknowledged everything, and released it where that is awaited, or has acknowledged our reset.
     pub(super) fn is_done(&self) -> bool {
         match self.reset {
             Some((state, _)) => state == ResetState::Acked,
-            None => self.fin == Fin::Acked && self.buffered() == 0,
+            None => self.is_acknowledged() && self.released.is_none_or(|r| r > self.written),
         }
+    }
+
+    /// The peer has acknowledged everything and our end.
+    fn is_acknowledged(&self) -> bool {
+        self.fin == Fin::Acked && self.una == self.written
     }
 
     /// How much more may be written, if the buffer may have a capacity of `allowed` bytes.
@@ -166,8 +178,9 @@ impl SendHalf {
         self.lost.clear();
         self.twice.clear();
         self.acked.clear();
-        self.written = self.sent;
-        self.ring.advance(self.sent.max(self.ring.start()));
+        self.released = None;
+        (self.written, self.una) = (self.sent, self.sent);
+        self.ring.advance(self.sent);
         self.ring.release();
     }
 
@@ -179,7 +192,7 @@ impl SendHalf {
 
     /// The end of what may be sent: credit and window.
     fn edge(&self) -> u64 {
-        self.limit.min(self.ring.start().saturating_add(self.span))
+        self.limit.min(self.una.saturating_add(self.span))
     }
 
     /// A window bounds how far beyond the last byte in sequence may be sent.
@@ -264,7 +277,7 @@ impl SendHalf {
         if self.reset.is_some() {
             return None;
         }
-        let start = self.ring.start().max(from);
+        let start = self.una.max(from);
         let hole = self.acked.missing_in(start..self.sent).next();
         match hole {
             Some(hole) if room > 0 => {
@@ -291,7 +304,7 @@ impl SendHalf {
             self.fin = Fin::Acked;
         }
         let end = piece.offset + piece.len as u64;
-        let start = piece.offset.max(self.ring.start());
+        let start = piece.offset.max(self.una);
         if start >= end {
             return;
         }
@@ -302,9 +315,25 @@ impl SendHalf {
             self.twice.remove(start..end);
         }
         self.acked.insert(start..end);
-        if let Some(contiguous) = self.acked.take_prefix(self.ring.start()) {
-            self.ring.advance(contiguous);
+        if let Some(contiguous) = self.acked.take_prefix(self.una) {
+            self.una = contiguous;
+            self.let_go();
         }
+    }
+
+    /// What comes before an offset, the end being one byte more, need not be kept; what comes behind it is from here on,
+    /// until the peer has released it.
+    pub(super) fn on_released(&mut self, offset: u64) {
+        if self.reset.is_none() {
+            self.released = self.released.max(Some(offset));
+            self.let_go();
+        }
+    }
+
+    /// Drops what need not be kept.
+    fn let_go(&mut self) {
+        let end = self.released.map_or(self.una, |released| released.min(self.una));
+        self.ring.advance(end.max(self.ring.start()));
         self.give_back();
     }
 
@@ -339,7 +368,7 @@ impl SendHalf {
         if piece.fin && self.fin == Fin::Sent {
             self.fin = Fin::Wanted;
         }
-        let start = piece.offset.max(self.ring.start());
+        let start = piece.offset.max(self.una);
         let end = piece.offset + piece.len as u64;
         if start >= end {
             return;
@@ -357,7 +386,7 @@ impl SendHalf {
 
     /// A piece that is on its way goes by another path too.
     pub(super) fn on_sent_twice(&mut self, piece: &Piece) {
-        let start = piece.offset.max(self.ring.start());
+        let start = piece.offset.max(self.una);
         let end = piece.offset + piece.len as u64;
         if start < end && self.reset.is_none() {
             self.twice.insert(start..end);
@@ -367,16 +396,16 @@ impl SendHalf {
     /// The offset of the first byte that the peer has not acknowledged in order, and what it has
     /// acknowledged beyond.
     pub(super) fn acknowledged(&self) -> (u64, &RangeSet) {
-        (self.ring.start(), &self.acked)
+        (self.una, &self.acked)
     }
 
     /// So much the peer has acknowledged in order, its end as one byte more.
     pub(super) fn acknowledged_with_end(&self) -> u64 {
-        self.ring.start() + u64::from(self.fin == Fin::Acked && self.buffered() == 0)
+        self.una + u64::from(self.is_acknowledged())
     }
 
-    /// The offset of the first byte that the peer has not acknowledged in order, and all from there.
-    pub(super) fn unacknowledged(&self) -> (u64, Vec<u8>) {
+    /// The offset of the first byte that is kept, and all from there.
+    pub(super) fn kept(&self) -> (u64, Vec<u8>) {
         let start = self.ring.start();
         let (head, tail) = self.ring.slices(start..self.written);
         (start, [head, tail].concat())
@@ -429,6 +458,35 @@ mod tests {
         assert_eq!(s.next_piece(4, 1000), Some(Piece { offset: 0, len: 4, fin: false }));
         assert_eq!(s.next_piece(10, 1000), Some(Piece { offset: 4, len: 6, fin: false }));
         assert_eq!(s.next_piece(10, 1000).map(|p| p.offset), Some(20));
+    }
+
+    /// SRP-48: what the peer has acknowledged is there until it is released, and the stream is not over before its end is.
+    #[test]
+    fn what_is_acknowledged_is_kept_until_it_is_released() {
+        let mut s = filled(30);
+        let first = s.next_piece(10, 1000).unwrap();
+        s.on_acked(first);
+        s.on_released(0);
+        s.finish();
+        let rest = s.next_piece(100, 1000).unwrap();
+        s.on_acked(rest);
+        assert_eq!((s.acknowledged_with_end(), s.buffered(), s.is_done()), (31, 20, false));
+        assert!(!s.wants_to_send(1000) && s.oldest(0, 100).is_none(), "nothing is sent again");
+        assert_eq!(s.kept(), (10, (10..30).collect()));
+        s.on_released(25);
+        s.on_released(12);
+        assert_eq!(s.kept(), (25, (25..30).collect()), "an older word changes nothing");
+        s.on_released(30);
+        assert_eq!((s.buffered(), s.is_done()), (0, false));
+        s.on_released(31);
+        assert!(s.is_done());
+
+        let mut s = filled(20);
+        s.on_released(u64::MAX);
+        assert_eq!(s.kept().0, 0, "what is released is not acknowledged for that");
+        let all = s.next_piece(20, 1000).unwrap();
+        s.on_acked(all);
+        assert_eq!(s.buffered(), 0);
     }
 
     #[test]

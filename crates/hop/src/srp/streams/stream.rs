@@ -3,6 +3,10 @@
 use super::recv::RecvHalf;
 use super::send::SendHalf;
 use super::turns::{TurnState, USUAL};
+use crate::streams::RecvState;
+
+/// What is released by and by is told when it is so much more.
+const RELEASE_STEP: u64 = 32 * 1024;
 
 /// What a stream's buffers have.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -28,6 +32,8 @@ pub(super) struct Stream {
     pub(super) reports: bool,
     /// It has acknowledged more, and that event waits to be polled.
     pub(super) reported: bool,
+    /// The peer keeps what it has sent until it is released.
+    pub(super) release: Option<Release>,
     pub(super) priority: u32,
     /// The name of the host that it is of; 0 if none was given.
     pub(super) client: u32,
@@ -47,6 +53,7 @@ impl Stream {
             closed: false,
             reports: false,
             reported: false,
+            release: None,
             priority: USUAL,
             client: 0,
             turn_state: TurnState::new(),
@@ -66,6 +73,48 @@ impl Stream {
     }
 
     pub(super) fn is_over(&self) -> bool {
-        self.send.is_done() && self.recv.is_done()
+        self.send.is_done() && self.recv.is_done() && !self.owes_release()
+    }
+
+    /// The peer keeps the stream until it is told that its end is released.
+    fn owes_release(&self) -> bool {
+        let ended = self.recv.state() == RecvState::Finished && self.send.reset.is_none();
+        ended && self.release.is_some_and(|release| !release.end_known)
+    }
+}
+
+/// How far what the peer has sent is released (SRP-48), its end as one byte more.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Release {
+    /// So far it may be.
+    due: u64,
+    /// So far the peer was told, if it was told that it is to keep anything.
+    told: Option<u64>,
+    /// With that the end was told.
+    end: bool,
+    /// The peer knows it.
+    end_known: bool,
+}
+
+impl Release {
+    /// The peer may let go of what comes before an offset, and of the end with it. Where it is to be told, what.
+    pub(super) fn raise(&mut self, offset: u64, all: bool, end: bool) -> Option<u64> {
+        self.due = self.due.max(offset);
+        let ahead = self.told.map(|told| self.due - told);
+        if ahead.is_some_and(|ahead| ahead < RELEASE_STEP && !(ahead > 0 && all)) {
+            return None;
+        }
+        (self.told, self.end) = (Some(self.due), end);
+        self.told
+    }
+
+    /// The peer knows what it was told.
+    pub(super) fn on_acked(&mut self, offset: u64) {
+        self.end_known |= self.end && self.is_latest(offset);
+    }
+
+    /// Nothing was told since that makes it moot.
+    pub(super) fn is_latest(&self, offset: u64) -> bool {
+        self.told == Some(offset)
     }
 }

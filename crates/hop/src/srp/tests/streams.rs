@@ -296,3 +296,57 @@ fn what_the_peer_has_is_reported_and_never_too_early() {
         assert!(reports > 10, "seed {seed}: {reports}");
     }
 }
+
+/// SRP-48: what the peer has but has not released is kept, whatever is lost, and the stream ends when its end is released.
+#[test]
+fn what_is_not_released_is_kept_and_the_stream_lasts_as_long() {
+    const SIZE: usize = 300_000;
+    let mut mostly_kept = 0;
+    for seed in 0..20 {
+        let mut w = Pairs::new(seed);
+        w.pipes.iter_mut().for_each(|p| p.loss = 0.2);
+        let id = w.ends[0][1].open().unwrap();
+        let (mut written, mut read, mut behind) = (0, 0u64, 0u64);
+        // What was acknowledged before the first word of releases came is gone.
+        let mut gone = None;
+        let mut closed = [false; 2];
+        let until = Time::from_secs(60);
+        while closed != [true; 2] {
+            assert!(w.now < until, "seed {seed}: {written} written, {read} read, {closed:?}");
+            written += w.ends[0][1].write(id, &vec![7; SIZE - written]).unwrap_or_default();
+            if written == SIZE {
+                w.ends[0][1].finish(id);
+            }
+            w.step(w.now + Duration::from_millis(20));
+            for (end, closed) in w.ends[0].iter_mut().zip(&mut closed) {
+                *closed |= events(end).contains(&StreamEvent::Closed(id));
+            }
+            assert!(behind == 0 || closed == [false; 2], "seed {seed}: over too early");
+            let peer = &mut w.ends[0][0];
+            let before = read;
+            read += read_all(peer, id).len() as u64;
+            let ended = peer.recv_state(id) == RecvState::Finished;
+            // Half of what comes goes on, and the rest of it when all has come.
+            behind += (read - before) / 2;
+            if ended {
+                peer.finish(id);
+                behind = behind.saturating_sub(5000);
+            }
+            if read > 0 && !closed[0] {
+                assert!(peer.release(id, behind, ended), "seed {seed}");
+            }
+            let (mobile, released) = (&w.ends[0][1], read - behind);
+            if let (Some(state), Some(acked)) = (mobile.snapshot(id), mobile.acknowledged(id)) {
+                let first = state.send_start;
+                if gone.is_none() && first < acked {
+                    gone = Some(first);
+                }
+                let most = gone.map_or(acked, |gone| released.max(gone));
+                assert!(first <= most, "seed {seed}: {first} is beyond {released}");
+                assert_eq!(first + state.send.len() as u64, written as u64);
+            }
+        }
+        mostly_kept += usize::from(gone.is_some_and(|gone| gone < SIZE as u64 / 2));
+    }
+    assert!(mostly_kept > 14, "{mostly_kept} of 20");
+}

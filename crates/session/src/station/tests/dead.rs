@@ -188,3 +188,80 @@ fn a_connection_without_a_ticket_is_lost_when_the_others_go_on() {
     assert_eq!((counts.orphans_taken, counts.orphans_lost), (1, 1));
     assert!(!world.apps[&id].closed && world.apps[&other].closed);
 }
+
+/// Everything is delivered, and fixed hosts take and send nothing.
+fn settle(world: &mut Roaming) {
+    for _ in 0..60 {
+        world.wait(10 * MS);
+        while world.deliver() {}
+        (1..=3).for_each(|base| world.finish_job(base));
+        world.carry(usize::MAX, usize::MAX);
+        world.carry_links(usize::MAX);
+    }
+}
+
+/// ACK-10: what the base has, its kernel has, or the base before had of the mobile's, and the fixed host has not, the mobile has.
+#[test]
+fn what_the_fixed_host_does_not_have_the_mobile_has() {
+    for handoff in [false, true] {
+        let (mut world, id) = served();
+        world.write(id, 600);
+        settle(&mut world);
+        // The base's kernel is left with 100 of them, the base with 300.
+        world.relay(id, 300, 0);
+        let up = |world: &Roaming| world.around.flows_of(id).next().expect("one").up;
+        assert_eq!(up(&world), 300 + 200);
+        settle(&mut world);
+        if handoff {
+            world.mobile.handle_upcall(world.now, 2);
+            settle(&mut world);
+            assert_eq!((world.resumed, up(&world)), (1, 500));
+            // The next base's kernel has 100 too, and some of what comes after.
+            world.write(id, 600);
+            settle(&mut world);
+            world.relay(id, 300, 0);
+            assert_eq!(up(&world), 500 + 300);
+            settle(&mut world);
+        }
+        let base = world.at;
+        world.die(base, Death::Killed);
+        world.mobile.handle_upcall(world.now, base + 1);
+        world.run(900 * MS);
+        assert_eq!(world.around.taken, 1, "handoff {handoff}");
+        world.finish(id);
+        world.run(100 * MS);
+        assert!(!world.apps[&id].closed, "the fixed host has not ended");
+        world.end(id);
+        world.run(100 * MS);
+        world.read_all();
+        world.run(100 * MS);
+        let app = &world.apps[&id];
+        assert_eq!((up(&world), app.closed), (app.written, true), "handoff {handoff}");
+        assert!(world.around.spoiled.is_empty());
+    }
+}
+
+/// ACK-10: a connection of which all has been said lasts at the mobile until the fixed host has it.
+#[test]
+fn a_connection_is_not_over_before_the_fixed_host_has_its_end() {
+    let (mut world, id) = served();
+    world.write(id, 300);
+    world.finish(id);
+    world.end(id);
+    settle(&mut world);
+    world.read_all();
+    // The base has all of it, its kernel some.
+    world.relay(id, 300, 0);
+    settle(&mut world);
+    world.read_all();
+    settle(&mut world);
+    assert!(!world.apps[&id].closed);
+    world.die(1, Death::Killed);
+    world.mobile.handle_upcall(world.now, 2);
+    world.run(900 * MS);
+    world.read_all();
+    world.run(100 * MS);
+    let wired = world.around.flows_of(id).next().expect("one");
+    assert_eq!((world.around.taken, wired.up, wired.up_ended), (1, 600, true));
+    assert!(world.apps[&id].closed && world.around.spoiled.is_empty());
+}

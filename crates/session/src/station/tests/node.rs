@@ -53,7 +53,35 @@ pub(super) struct Socket {
     kind: Kind,
     /// Which of the fixed host's connections it is.
     flow: usize,
+    queue: Queue,
     reset: bool,
+}
+
+/// What a base's kernel has of the mobile and the fixed host has not.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Queue {
+    bytes: usize,
+    /// The mobile's end is behind them.
+    end: bool,
+}
+
+impl Queue {
+    fn encode(&self) -> [u8; 3] {
+        let [high, low] = (self.bytes as u16).to_be_bytes();
+        [u8::from(self.end), high, low]
+    }
+
+    fn decode([end, high, low]: [u8; 3]) -> Self {
+        Self { bytes: u16::from_be_bytes([high, low]).into(), end: end != 0 }
+    }
+
+    /// The fixed host gets all but so many bytes.
+    fn send(&mut self, wired: &mut Wired, but: usize) {
+        let stays = self.bytes.min(but);
+        wired.up += self.bytes - stays;
+        self.bytes = stays;
+        wired.up_ended |= self.end && stays == 0;
+    }
 }
 
 #[derive(Debug)]
@@ -78,11 +106,14 @@ pub(super) struct Sockets {
     pub(super) jobs: VecDeque<Job>,
 }
 
+/// A wired half that was taken out: which of the fixed host's connections, and what it has yet to send.
+pub(super) type Taken = (usize, ConnId, Queue);
+
 /// What a base has yet to hear of.
 #[derive(Debug)]
 pub(super) enum Job {
     /// Wired halves that are being dumped.
-    Dump(SessionId, Vec<(usize, ConnId)>),
+    Dump(SessionId, Vec<Taken>),
     /// Wired halves that are being made.
     Restore(SessionId, Vec<Vec<u8>>),
     /// Fixed hosts that are asked what they have.
@@ -227,8 +258,8 @@ impl Associations for NodeWires<'_> {
 
 impl NodeWires<'_> {
     /// What comes of wired halves that were taken out.
-    fn dumped(&mut self, taken: Vec<(usize, ConnId)>) -> Vec<(ConnId, Dumped<u64>)> {
-        let dump = |(flow, conn): (usize, ConnId)| {
+    fn dumped(&mut self, taken: Vec<Taken>) -> Vec<(ConnId, Dumped<u64>)> {
+        let dump = |(flow, conn, queue): Taken| {
             if !self.around.ready {
                 self.around.spoiled.insert(conn);
                 return (conn, Dumped::Lost);
@@ -245,7 +276,7 @@ impl NodeWires<'_> {
                 (wired.down, wired.down_ended) = (wired.down + REST, true);
                 return (conn, Dumped::Rest(rest));
             }
-            let image = [&flow.to_be_bytes()[..], &[0], &wired.encode()].concat();
+            let image = [&flow.to_be_bytes()[..], &[0], &queue.encode(), &wired.encode()].concat();
             (conn, Dumped::Image(image))
         };
         taken.into_iter().map(dump).collect()
@@ -268,18 +299,20 @@ impl NodeWires<'_> {
             let (down, down_ended) = (orphan.received as usize, orphan.received_end);
             let held = Wired { down, down_ended, ..*wired };
             let (up, up_end) = (wired.up as u64, wired.up_ended);
-            let image = [&flow.to_be_bytes()[..], &[1], &held.encode()].concat();
+            let queue = Queue::default().encode();
+            let image = [&flow.to_be_bytes()[..], &[1], &queue, &held.encode()].concat();
             Some(Reclaimed { local: bound(), remote: bound(), up, up_end, image })
         };
         orphans.into_iter().map(reclaim).collect()
     }
 
     /// Wired halves that are made anew, by the fixed host's connections.
-    fn made(&mut self, images: Vec<Vec<u8>>) -> Vec<Option<usize>> {
+    fn made(&mut self, images: Vec<Vec<u8>>) -> Vec<Option<(usize, Queue)>> {
         let make = |image: Vec<u8>| {
             let (flow, image) = image.split_first_chunk().expect("its number");
             let flow = usize::from_be_bytes(*flow);
             let (taken, image) = image.split_first().expect("whether it was taken over");
+            let (queue, image) = image.split_first_chunk().expect("what is yet to be sent");
             let (conn, wired) = &mut self.around.flows[flow];
             if !self.around.ready {
                 self.around.spoiled.insert(*conn);
@@ -291,14 +324,19 @@ impl NodeWires<'_> {
             }
             assert_eq!(&wired.encode()[..], image, "two bases use {conn}");
             self.around.owners.insert(flow, self.sockets.name);
-            Some(flow)
+            Some((flow, Queue::decode(*queue)))
         };
         images.into_iter().map(make).collect()
     }
 
     fn add(&mut self, conn: ConnId, at: At, kind: Kind, flow: usize) {
+        self.add_with(conn, at, kind, (flow, Queue::default()));
+    }
+
+    fn add_with(&mut self, conn: ConnId, at: At, kind: Kind, (flow, queue): (usize, Queue)) {
         let socket = self.around.socket();
-        self.sockets.all.insert(socket, Socket { conn, at: Some(at), kind, flow, reset: false });
+        let new = Socket { conn, at: Some(at), kind, flow, queue, reset: false };
+        self.sockets.all.insert(socket, new);
         let before = self.sockets.names.insert((at, conn), socket);
         assert_eq!(before, None, "two wired halves of {conn}");
     }
@@ -309,7 +347,9 @@ impl NodeWires<'_> {
         let wired = Wired { up_ended: true, down_ended: true, ..Wired::default() };
         self.around.flows.push((conn, wired));
         let kind = Kind::Relays;
-        self.sockets.all.insert(socket, Socket { conn, at: None, kind, flow, reset: false });
+        let (at, queue) = (None, Queue::default());
+        let new = Socket { conn, at, kind, flow, queue, reset: false };
+        self.sockets.all.insert(socket, new);
         socket
     }
 
@@ -343,7 +383,9 @@ impl NodeWires<'_> {
     /// The mobile keeps what it takes to go on with a connection elsewhere.
     fn give_ticket(&mut self, at: At, conn: ConnId, flow: usize) {
         let (now, fleet) = (self.now, self.around.fleet);
-        if let Some((session, hop)) = self.session(at).filter(|_| fleet) {
+        if let Some((session, hop)) = self.session(at).filter(|_| fleet)
+            && session.release(hop, conn, 0, false)
+        {
             let ticket = Ticket::new(&flow.to_be_bytes()).expect("short");
             let mut message = vec![];
             TicketMessage { connection: conn.0, ticket }.encode(&mut message);
@@ -352,43 +394,54 @@ impl NodeWires<'_> {
     }
 
     /// The wired half of a connection here, and its association.
-    fn relaying(&self, conn: ConnId) -> Option<(At, usize)> {
-        let relays = |socket: &&Socket| socket.conn == conn && matches!(socket.kind, Kind::Relays);
-        let mut all = self.sockets.all.values().filter(relays);
-        let socket = all.next()?;
+    fn relaying(&self, conn: ConnId) -> Option<(At, u64, &Socket)> {
+        let all = self.sockets.all.iter();
+        let mut all = all.filter(|(_, of)| of.conn == conn && matches!(of.kind, Kind::Relays));
+        let (n, socket) = all.next()?;
         assert!(all.next().is_none(), "two wired halves of {conn}");
-        Some((socket.at?, socket.flow))
+        Some((socket.at?, *n, socket))
     }
 
     /// Bytes pass between a wired half here and the fixed host.
     pub(super) fn relay(&mut self, conn: ConnId, up: usize, down: usize, app: Option<&App>) {
-        let Some((at, flow)) = self.relaying(conn) else { return };
+        let Some((at, socket, &Socket { flow, mut queue, .. })) = self.relaying(conn) else {
+            return;
+        };
         if !self.around.has_packets(self.sockets.name, flow) {
             return;
         }
         let (_, mut wired) = self.around.flows[flow];
+        let fleet = self.around.fleet;
         let Some((session, hop)) = self.session(at) else { return };
-        let piece = session.received(hop, conn);
+        let (piece, from) = (session.received(hop, conn), wired.up + queue.bytes);
         let n = piece.len().min(up);
-        assert_eq!(piece[..n], bytes(conn, true, wired.up, n), "{conn} up at {}", wired.up);
-        wired.up += n;
+        assert_eq!(piece[..n], bytes(conn, true, from, n), "{conn} up at {from}");
         session.consume(hop, conn, n);
+        queue.bytes += n;
         if session.recv_state(hop, conn) == RecvState::Finished {
-            wired.up_ended = true;
-            let whole = app.is_some_and(|app| app.finished && app.written == wired.up);
+            queue.end = true;
+            let whole = app.is_some_and(|app| app.finished && app.written == from + n);
             assert!(whole, "{conn} ends early: {app:?}");
         }
+        // Some of it the fixed host acknowledges later.
+        queue.send(&mut wired, if up == usize::MAX { 0 } else { up / 3 });
         if !wired.down_ended
             && let Ok(n) = session.write(hop, conn, &bytes(conn, false, wired.down, down))
         {
             wired.down += n;
         }
+        if fleet {
+            session.release(hop, conn, queue.bytes as u64, wired.up_ended);
+        }
         self.around.flows[flow].1 = wired;
+        if let Some(known) = self.sockets.all.get_mut(&socket) {
+            known.queue = queue;
+        }
     }
 
     /// The fixed host ends its direction, if its wired half is in use here.
     pub(super) fn end(&mut self, conn: ConnId) {
-        let Some((at, flow)) = self.relaying(conn) else { return };
+        let Some((at, _, &Socket { flow, .. })) = self.relaying(conn) else { return };
         if !self.around.has_packets(self.sockets.name, flow) {
             return;
         }
@@ -434,7 +487,11 @@ impl NodeWires<'_> {
                 return;
             }
         }
-        self.sockets.take(n);
+        let Some(mut socket) = self.sockets.take(n) else { return };
+        if !socket.reset && self.around.has_packets(self.sockets.name, socket.flow) {
+            // The kernel goes on with what it has.
+            socket.queue.send(&mut self.around.flows[socket.flow].1, 0);
+        }
     }
 
     /// Moves bytes between associations; whether there may be more.
@@ -455,8 +512,8 @@ impl NodeWires<'_> {
 }
 
 impl Wires<u32, At, u64> for NodeWires<'_> {
-    /// Which of the fixed host's connections it is.
-    type Made = usize;
+    /// Which of the fixed host's connections it is, and what is yet to be sent to it.
+    type Made = (usize, Queue);
 
     fn link(&mut self, base: u32, _session: SessionId) -> Option<At> {
         let id = At { pair: self.around.pair(), link: true };
@@ -494,7 +551,7 @@ impl Wires<u32, At, u64> for NodeWires<'_> {
     fn fate(&self, _mobile: u32, socket: u64) -> Option<Fate> {
         let socket = self.sockets.all.get(&socket)?;
         let (_, wired) = self.around.flows[socket.flow];
-        let over = wired.up_ended && wired.down_ended;
+        let over = (socket.queue.end || wired.up_ended) && wired.down_ended;
         if !matches!(socket.kind, Kind::Relays) || over {
             return None;
         }
@@ -513,8 +570,8 @@ impl Wires<u32, At, u64> for NodeWires<'_> {
     }
 
     fn is_write_done(&self, socket: u64) -> bool {
-        let flow = self.sockets.all.get(&socket).map(|socket| socket.flow);
-        flow.is_some_and(|flow| self.around.flows[flow].1.up_ended)
+        let socket = self.sockets.all.get(&socket);
+        socket.is_some_and(|of| of.queue.end || self.around.flows[of.flow].1.up_ended)
     }
 
     fn attach(&mut self, socket: u64, name: Name<At>) {
@@ -534,9 +591,12 @@ impl Wires<u32, At, u64> for NodeWires<'_> {
     }
 
     fn reset(&mut self, socket: u64) {
-        let Some(socket) = self.sockets.take(socket) else { return };
-        let (_, wired) = self.around.flows[socket.flow];
-        let over = wired.up_ended && wired.down_ended;
+        let Some(mut socket) = self.sockets.take(socket) else { return };
+        let wired = &mut self.around.flows[socket.flow].1;
+        let over = (socket.queue.end || wired.up_ended) && wired.down_ended;
+        if over {
+            socket.queue.send(wired, 0);
+        }
         // A base that was restarted may have connected anew.
         let is_only = self.around.flows_of(socket.conn).count() == 1;
         let is_own = self.around.has_packets(self.sockets.name, socket.flow);
@@ -569,8 +629,11 @@ impl Wires<u32, At, u64> for NodeWires<'_> {
         leaving: Vec<Name<u64>>,
     ) -> Option<Vec<(ConnId, Dumped<u64>)>> {
         assert_eq!(mobile, MOBILE);
-        let take = |(socket, conn)| (self.sockets.take(socket).expect("it is here").flow, conn);
-        let taken: Vec<(usize, ConnId)> = leaving.into_iter().map(take).collect();
+        let take = |(socket, conn)| {
+            let Socket { flow, queue, .. } = self.sockets.take(socket).expect("it is here");
+            (flow, conn, queue)
+        };
+        let taken: Vec<Taken> = leaving.into_iter().map(take).collect();
         if self.around.slow {
             self.sockets.jobs.push_back(Job::Dump(session, taken));
             return None;
@@ -583,7 +646,7 @@ impl Wires<u32, At, u64> for NodeWires<'_> {
         session: SessionId,
         mobile: u32,
         images: Vec<Vec<u8>>,
-    ) -> Option<Vec<Option<usize>>> {
+    ) -> Option<Vec<Option<(usize, Queue)>>> {
         assert_eq!(mobile, MOBILE);
         if self.around.slow {
             self.sockets.jobs.push_back(Job::Restore(session, images));
@@ -607,14 +670,18 @@ impl Wires<u32, At, u64> for NodeWires<'_> {
         Some(self.reclaimed(orphans.to_vec()))
     }
 
-    fn install(&mut self, id: At, Restored { conn, ended, .. }: Restored, flow: usize) {
+    fn install(&mut self, id: At, Restored { conn, ended, .. }: Restored, made: (usize, Queue)) {
+        let flow = made.0;
         let spoiled = self.around.spoiled.contains(&conn);
         if ended.is_none() {
             self.give_ticket(id, conn, flow);
         }
         match ended {
-            None => self.add(conn, id, Kind::Relays, flow),
-            Some(Ended::Whole) => self.around.flows[flow].1.up_ended = true,
+            None => self.add_with(conn, id, Kind::Relays, made),
+            Some(Ended::Whole) => {
+                let Wired { up, up_ended, .. } = &mut self.around.flows[flow].1;
+                (*up, *up_ended) = (*up + made.1.bytes, true);
+            }
             Some(Ended::Reset) => assert!(spoiled, "{conn} is reset at {}", self.sockets.name),
         }
     }
