@@ -7,11 +7,14 @@ mod common;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::scene::{PATIENCE, Scene};
-use lasthop_lab::roam::{Handoff, Mode, Settings};
-use lasthop_lab::topology::Family;
+use common::scene::{PATIENCE, Scene, topology};
+use lasthop_kernel::netns::Netns;
+use lasthop_lab::process;
+use lasthop_lab::roam::{Config, Handoff, Mode, Settings};
+use lasthop_lab::topology::{Family, link};
 use lasthop_lab::traffic::Traffic;
 use lasthop_testing::wait_or;
+use lasthop_units::Rate;
 
 const DEAD_ZONE: Duration = Duration::from_millis(300);
 const TRAFFIC: [Traffic; 3] = [Traffic::Download, Traffic::Idle, Traffic::Download];
@@ -80,4 +83,41 @@ fn connections_go_on_when_their_base_is_cut_off() {
         scene.server_noticed_nothing_since(&before);
         scene.check_bytes();
     }
+}
+
+/// What a base's kernel has to send to servers and nobody has acknowledged, in bytes.
+fn queued(base: &Netns) -> u64 {
+    let mut ss = base.command("ss");
+    ss.args(["-Htn", "state", "established", "dport", "=", ":80"]);
+    let said = process::run(ss).unwrap();
+    said.lines().filter_map(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok()).sum()
+}
+
+/// ACK-10: bytes wait in a base's kernel for a slow wire when it is killed; then in that of the next, which has them from the one
+/// before, or from the mobile.
+#[test]
+fn what_waited_at_a_dead_base_comes_from_the_mobile() {
+    let Some(program) = common::program() else { return };
+    let wired = link(Rate::from_mbps(2), Duration::from_millis(5), 100);
+    let Some(roam) = common::roam(&Config { wired, ..topology() }) else { return };
+    let traffic = [Traffic::Upload, Traffic::Idle];
+    let mut scene = Scene::on(roam, &settings(Family::V4), &program, &traffic);
+    let before = scene.capture.take();
+    let waits = |scene: &Scene, base: usize| {
+        let queued = || queued(&scene.roam.bases[base - 1]);
+        wait_or(PATIENCE, || queued() > 100_000, || format!("{} bytes", queued()));
+    };
+    let dies = |scene: &mut Scene, base: usize, next: usize| {
+        waits(scene, base);
+        scene.fleet.kill_base(base);
+        let arrived = scene.go(next, DEAD_ZONE);
+        scene.all_move_since(arrived);
+        scene.server_noticed_nothing_since(&before);
+        scene.check_bytes();
+    };
+    dies(&mut scene, 1, 2);
+    waits(&scene, 2);
+    let arrived = scene.go(3, DEAD_ZONE);
+    scene.all_move_since(arrived);
+    dies(&mut scene, 3, 2);
 }

@@ -67,7 +67,7 @@ impl Held {
     /// Of a connection that was made anew, and of which so many bytes were taken before, the fixed host's end as one byte more.
     /// `None` if it was not held then.
     pub(crate) fn resumed(now: Time, flow: HeldFlow, holder: &Holder, taken: u64) -> Option<Self> {
-        let migrate::Held { ticket, acknowledged } = flow.before()?.clone();
+        let migrate::Held { ticket, acknowledged, .. } = flow.before()?.clone();
         // Not more than was taken, and not much less.
         let acknowledged = taken.saturating_sub((taken as u32).wrapping_sub(acknowledged).into());
         let control = HeldFlow::resumed(ticket.window_scale());

@@ -58,7 +58,7 @@ impl Holding {
         slot: u32,
         release: impl FnOnce(Flow) + Send + 'static,
     ) -> HeldFlow {
-        let Held { ticket, acknowledged } = held;
+        let Held { ticket, acknowledged, inherited } = held;
         let base = ticket.first_received;
         let known = Known { base: true, kernel: true, ..Known::default() };
         // What the kernel sends first, a probe, has a number that lies before.
@@ -74,7 +74,8 @@ impl Holding {
         // The kernel's probe lies before the fixed host's window, which does not heed what it acknowledges. So that it does not
         // count as said, it says a byte less.
         let told = Told { offset: acknowledged.wrapping_sub(1), echo: 0 };
-        self.slots.prepare(slot, &Slot { told, seen, ..Slot::default() });
+        let inherited = *inherited;
+        self.slots.prepare(slot, &Slot { told, inherited, seen, ..Slot::default() });
         let mut flow = self.flow(image.flow(), slot, release);
         let (_, scale) = image.scales.unwrap_or_default();
         flow.set_control(HeldFlow::resumed(scale));
@@ -128,9 +129,9 @@ impl HeldFlow {
 
     /// What another base needs to hold it as far as it was held here.
     pub fn held(&self, ticket: Ticket) -> Held {
-        let Seen { base, let_out, known, .. } = self.seen();
+        let Slot { seen: Seen { base, let_out, known, .. }, inherited, .. } = self.slot();
         let acknowledged = if known.let_out { let_out.wrapping_sub(base) } else { 0 };
-        Held { ticket, acknowledged }
+        Held { ticket, acknowledged, inherited }
     }
 
     /// From here on this is wanted of it.
@@ -145,7 +146,11 @@ impl HeldFlow {
 
     /// What was seen of it so far.
     pub fn seen(&self) -> Seen {
-        self.holding.slots.get(self.slot).unwrap_or_default().seen
+        self.slot().seen
+    }
+
+    fn slot(&self) -> Slot {
+        self.holding.slots.get(self.slot).unwrap_or_default()
     }
 
     /// What another base needs to go on with the connection of this socket, which stands, and of which nothing was written.

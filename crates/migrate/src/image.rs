@@ -9,7 +9,7 @@ use super::settings::Settings;
 use super::ticket::Ticket;
 
 /// The form in which an image is written. A base refuses any other.
-const VERSION: u8 = 4;
+const VERSION: u8 = 5;
 /// What each queue of an image may hold, bytes: as much as a whole session's state.
 pub(super) const QUEUE_MAX: usize = 16 << 20;
 /// All of one kernel TCP connection.
@@ -56,6 +56,8 @@ pub struct Held {
     pub ticket: Ticket,
     /// So far the fixed host was acknowledged: bytes from its first, and its end as one more, modulo 2^32.
     pub acknowledged: u32,
+    /// The sequence number behind everything that a base which is dead may have sent, if there was one.
+    pub inherited: Option<u32>,
 }
 
 impl Image {

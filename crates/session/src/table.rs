@@ -158,8 +158,8 @@ pub(crate) struct Table {
     /// Streams that are nobody's connection yet.
     unnamed: usize,
     timers: Timers<ConnId>,
-    /// Mobile: what bases have made of connections.
-    tickets: HashMap<ConnId, Ticket, FixedState>,
+    /// Mobile: what bases have made of connections, and in which turn it came.
+    tickets: HashMap<ConnId, (Ticket, u32), FixedState>,
 }
 
 impl Table {
@@ -172,10 +172,10 @@ impl Table {
         self.conns.len() - self.unnamed
     }
 
-    /// Keeps what the base has made of a connection, for as long as that lasts.
-    pub(crate) fn set_ticket(&mut self, id: ConnId, ticket: Ticket) {
+    /// Keeps what the base of this turn has made of a connection, for as long as that lasts.
+    pub(crate) fn set_ticket(&mut self, id: ConnId, ticket: Ticket, turn: u32) {
         if self.conns.contains_key(&id) {
-            self.tickets.insert(id, ticket);
+            self.tickets.insert(id, (ticket, turn));
         }
     }
 
@@ -184,13 +184,13 @@ impl Table {
         self.tickets.remove(&id);
     }
 
-    /// What bases have made is of no use any more.
-    pub(crate) fn clear_tickets(&mut self) {
-        self.tickets.clear();
+    /// What bases before that of this turn have made is of no use any more.
+    pub(crate) fn keep_tickets_of(&mut self, turn: u32) {
+        self.tickets.retain(|_, (_, made_in)| *made_in == turn);
     }
 
     pub(crate) fn ticket(&self, id: ConnId) -> Option<&Ticket> {
-        self.tickets.get(&id)
+        self.tickets.get(&id).map(|(ticket, _)| ticket)
     }
 
     /// Connections in any phase before `Open`.

@@ -14,8 +14,9 @@ use lasthop_kernel::slab::Key;
 use lasthop_kernel::tcp;
 use lasthop_kernel::turn::Source;
 use lasthop_migrate::{
-    Admin, Claimed, Dumped, Failed, Flow, HeldFlow, Holding, Image, MigrateError, Worker,
+    Admin, Dumped, Failed, Flow, HeldFlow, Holding, Image, MigrateError, Worker,
 };
+use lasthop_session::station::Reclaimed;
 use lasthop_session::{Refusal, SessionId};
 use lasthop_units::gather;
 
@@ -39,7 +40,7 @@ pub(super) enum Done {
     /// Connections of a session that were put into it.
     Restored(SessionId, Vec<Result<Exited, String>>),
     /// What fixed hosts say of connections of a session whose base is dead.
-    Claimed(SessionId, Vec<Option<Claimed>>),
+    Claimed(SessionId, Vec<Option<Reclaimed>>),
 }
 
 /// Sockets that may be asked for at once; what is beyond leaves from the base's own address.

@@ -17,7 +17,7 @@ pub use self::assembler::{
     AssembleError, Assembler, AtomicOp, Condition, Instruction, Op, Reg, Size, Source, helper,
 };
 pub use self::map::{HashMap, SharedArray};
-pub use self::program::{Link, NEXT, Program, SHOT, TestRun};
+pub use self::program::{Hook, Link, NEXT, Program, SHOT, TestRun};
 
 /// Why the kernel did not do what was asked of its eBPF.
 #[derive(Debug, Error)]

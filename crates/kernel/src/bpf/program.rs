@@ -1,4 +1,4 @@
-//! Programs that see packets (`BPF_PROG_TYPE_SCHED_CLS`): loaded, tried, and attached to what an interface sends.
+//! Programs that see packets (`BPF_PROG_TYPE_SCHED_CLS`): loaded, tried, and attached to interfaces.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -15,6 +15,7 @@ pub const SHOT: i32 = 2;
 
 // linux/bpf.h
 const TYPE_SCHED_CLS: u32 = 3;
+const TCX_INGRESS: u32 = 46;
 const TCX_EGRESS: u32 = 47;
 /// None of the functions in [`helper`](super::helper) is for programs under the kernel's own licence only.
 const LICENSE: &std::ffi::CStr = c"MIT OR Apache-2.0";
@@ -28,6 +29,15 @@ const GROWTH: usize = 256;
 #[derive(Debug)]
 pub struct Program {
     fd: OwnedFd,
+}
+
+/// Which packets of an interface a program sees.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Hook {
+    /// Those that it receives.
+    Ingress,
+    /// Those that it sends, before queueing.
+    Egress,
 }
 
 /// What a program did with a packet.
@@ -91,17 +101,20 @@ impl Program {
         Ok(TestRun { verdict: attributes.retval.cast_signed(), packet: out, time })
     }
 
-    /// From here on, and until the link is dropped, the program sees what the interface sends, before queueing. The
-    /// number is of the calling thread's network namespace.
+    /// From here on, and until the link is dropped, the program sees what passes the interface. The number is of the
+    /// calling thread's network namespace.
     ///
     /// # Errors
     ///
     /// [`BpfError::NoTcx`] before Linux 6.6; no permission; no such interface.
-    pub fn attach_egress(&self, interface: u32) -> Result<Link, BpfError> {
+    pub fn attach(&self, interface: u32, hook: Hook) -> Result<Link, BpfError> {
         let mut attributes = LinkCreate {
             prog_fd: self.number(),
             target_ifindex: interface,
-            attach_type: TCX_EGRESS,
+            attach_type: match hook {
+                Hook::Ingress => TCX_INGRESS,
+                Hook::Egress => TCX_EGRESS,
+            },
             flags: 0,
         };
         // SAFETY: there are no pointers, and the command gives a descriptor.
@@ -242,14 +255,14 @@ mod tests {
                 let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
                 let send =
                     |word: &[u8]| sender.send_to(word, receiver.local_addr().unwrap()).unwrap();
-                let link = program.attach_egress(1).unwrap();
+                let link = program.attach(1, Hook::Egress).unwrap();
                 send(b"dropped");
                 drop(link);
                 send(b"passed");
                 let mut word = [0; 16];
                 let length = receiver.recv(&mut word).unwrap();
                 assert_eq!(&word[..length], b"passed");
-                let error = program.attach_egress(4_000_000).unwrap_err();
+                let error = program.attach(4_000_000, Hook::Ingress).unwrap_err();
                 assert!(matches!(error, BpfError::NoInterface(4_000_000)), "{error}");
             })
             .unwrap();

@@ -24,6 +24,9 @@ pub(super) const SCALE_SHIFT: i32 = 8;
 /// The whole word: offset in its lower half, TSecr in its upper one.
 pub(super) const TOLD: i16 = 8;
 
+pub(super) const INHERITED: i16 = lower(2);
+pub(super) const IS_INHERITED: i16 = upper(2);
+
 pub(super) const BASE: i16 = lower(8);
 pub(super) const KNOWN: i16 = upper(8);
 pub(super) const KNOWN_BASE: i32 = 1;
@@ -42,6 +45,7 @@ pub(super) const LOWERED: i16 = lower(13);
 pub(super) const SWALLOWED: i16 = upper(13);
 pub(super) const ENDED: i16 = lower(14);
 pub(super) const INJECTED_COUNT: i16 = upper(14);
+pub(super) const CUT: i16 = lower(15);
 
 /// Between two acknowledgements that say nothing new, nanoseconds.
 pub(super) const REPEAT_NS: i32 = acknowledge::REPEAT_NS as i32;

@@ -18,12 +18,13 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering;
 
-use lasthop_kernel::bpf::{AssembleError, BpfError, HashMap, Link, Program, SharedArray};
+use lasthop_kernel::bpf::{AssembleError, BpfError, HashMap, Hook, Link, Program, SharedArray};
 use lasthop_kernel::netlink::{Interface, NetlinkError, Rtnetlink};
 use lasthop_session::acknowledge::{Control, Slot, Told, WORDS};
 use thiserror::Error;
 
 pub use self::inject::{Acknowledgement, InjectError, Injector};
+use self::program::Way;
 use super::Flow;
 
 /// Words of a slot that a base writes.
@@ -59,14 +60,40 @@ impl AckFilterError {
     }
 }
 
-/// The program in the kernel, and the connections that it holds. All of it ends when this is dropped.
+/// For what interfaces send, and for what they receive.
+#[derive(Debug)]
+struct Programs {
+    out: Program,
+    into: Program,
+}
+
+impl Programs {
+    fn load(
+        link_header: i32,
+        flows: &HashMap<KEY, 4>,
+        slots: &Slots,
+    ) -> Result<Self, AckFilterError> {
+        let load = |name, way| -> Result<Program, AckFilterError> {
+            let program = program::program(way, link_header, flows.as_fd(), slots.as_fd())?;
+            Ok(Program::load(name, &program)?)
+        };
+        Ok(Self { out: load("lasthop_ack", Way::Out)?, into: load("lasthop_ack_in", Way::In)? })
+    }
+
+    fn attach(&self, interface: u32) -> Result<[Link; 2], AckFilterError> {
+        let out = self.out.attach(interface, Hook::Egress)?;
+        Ok([out, self.into.attach(interface, Hook::Ingress)?])
+    }
+}
+
+/// The programs in the kernel, and the connections that they hold. All of it ends when this is dropped.
 #[derive(Debug)]
 pub struct AckFilter {
     flows: HashMap<KEY, 4>,
     slots: Slots,
-    ethernet: Program,
-    bare: Program,
-    links: BTreeMap<u32, Link>,
+    ethernet: Programs,
+    bare: Programs,
+    links: BTreeMap<u32, [Link; 2]>,
     held: BTreeMap<Flow, u32>,
     /// The one that has been free for the longest comes first: who still writes to one that was taken from him writes
     /// where nobody is for a while.
@@ -107,17 +134,14 @@ impl AckFilter {
     }
 
     fn load(flows: HashMap<KEY, 4>, slots: Slots) -> Result<Self, AckFilterError> {
-        let load = |link_header| -> Result<Program, AckFilterError> {
-            let program = program::program(link_header, flows.as_fd(), slots.as_fd())?;
-            Ok(Program::load("lasthop_ack", &program)?)
-        };
+        let load = |link_header| Programs::load(link_header, &flows, &slots);
         let (ethernet, bare) = (load(program::ETHERNET)?, load(program::NO_LINK_HEADER)?);
         let (links, held) = (BTreeMap::new(), BTreeMap::new());
         let free = (0..u32::try_from(slots.len()).unwrap_or(u32::MAX)).collect();
         Ok(Self { flows, slots, ethernet, bare, links, held, free })
     }
 
-    /// From here on the program sees what all interfaces of the calling thread's network namespace send that are there, but
+    /// From here on the programs see what all interfaces of the calling thread's network namespace send and receive that are there, but
     /// for loopbacks and ports of others. One that it has been attached to is left as it is.
     ///
     /// # Errors
@@ -132,7 +156,7 @@ impl AckFilter {
         new.into_iter().try_for_each(|interface| self.attach(interface))
     }
 
-    /// From here on the program sees what the interface of the calling thread's network namespace sends.
+    /// From here on the programs see what the interface of the calling thread's network namespace sends and receives.
     ///
     /// # Errors
     ///
@@ -142,7 +166,7 @@ impl AckFilter {
         let has_header = interface.ethernet || interface.loopback;
         let program = if has_header { &self.ethernet } else { &self.bare };
         // One that is attached already ends only then: a moment of both does no harm, one of neither may.
-        self.links.insert(interface.index, program.attach_egress(interface.index)?);
+        self.links.insert(interface.index, program.attach(interface.index)?);
         Ok(())
     }
 

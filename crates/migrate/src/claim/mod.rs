@@ -56,27 +56,14 @@ pub struct Claim {
 /// A connection of which everything is known.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Claimed {
-    /// To be given to [`restore_all`](super::restore_all). There is nothing in its queues before [`fill`](Self::fill).
+    /// To be given to [`restore_all`](super::restore_all), by which nothing is sent. What the dead base had sent and the fixed
+    /// host gets late, or holds behind what was lost, it may acknowledge before it is sent again: the connection must be
+    /// [resumed](super::Holding::resume) as this says, by which the kernel understands that.
     pub image: Image,
     /// So many of the mobile's bytes the fixed host has: the next to be written to the connection is this.
     pub up: u64,
     /// The fixed host has the mobile's end, too. Otherwise it is to be sent behind the last byte, if the mobile has ended.
     pub up_end: bool,
-    /// The fixed host may hold some of the mobile's bytes between `up` and this, of which others before were lost. If it is
-    /// more than `up`, the mobile must send these bytes before the connection is made anew: the kernel ignores
-    /// acknowledgements of what it has not sent, which would come as soon as those that are missing do.
-    pub up_most: u64,
-}
-
-impl Claimed {
-    /// Puts bytes of the mobile's into the image, of which the first has number [`up`](Self::up): those before
-    /// [`up_most`](Self::up_most) as sent, and others as not sent yet. Not to be called twice.
-    pub fn fill(&mut self, bytes: &[u8]) {
-        let sent = usize::try_from(self.up_most.saturating_sub(self.up)).unwrap_or(usize::MAX);
-        let (sent, unsent) = bytes.split_at(sent.min(bytes.len()));
-        self.image.unacknowledged = sent.to_vec();
-        self.image.unsent = unsent.to_vec();
-    }
 }
 
 /// Why a connection is not taken over.

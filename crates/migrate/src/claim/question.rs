@@ -18,8 +18,6 @@ const CLOCK_MARGIN: u32 = 1 << 20;
 const MICROSECONDS: u32 = 1;
 /// No window is larger, bytes (RFC 7323 section 2.3).
 const WINDOW_MAX: u64 = 1 << 30;
-/// As many ranges as every sender of SACK has room for beside timestamps (RFC 2018 section 3): of fewer none was left out.
-const RANGES: usize = 3;
 
 /// A segment and the ends of its connection.
 pub(super) type Heard = (Ends, Segment);
@@ -130,34 +128,13 @@ impl Claim {
         }
         let up = up.min(self.sent);
         let image = self.image(segment, up, has_end);
-        Word::Answer(Box::new(Claimed {
-            image,
-            up,
-            up_end: has_end,
-            up_most: self.up_most(segment, up),
-        }))
+        Word::Answer(Box::new(Claimed { image, up, up_end: has_end }))
     }
 
     /// The byte of the mobile's with that sequence number, if it is not before those that it keeps.
     fn byte(&self, seq: Seq) -> Option<u64> {
         let ahead = seq.ahead_of(self.ticket.sent(self.kept));
         Some(self.kept.saturating_add(u32::try_from(ahead).ok()?.into()))
-    }
-
-    /// Behind the last byte that the host may hold, not in order, when it has all before `up`.
-    fn up_most(&self, segment: &Segment, up: u64) -> u64 {
-        let ranges = segment.options.sack.as_slice();
-        if !self.ticket.sack || ranges.len() > RANGES {
-            return self.sent;
-        }
-        // What is not ahead repeats what was received twice, such as the question (RFC 2883).
-        let ahead = ranges.iter().filter(|(_, end)| end.ahead_of(segment.ack) > 0);
-        let furthest = ahead.filter_map(|(_, end)| self.byte(*end)).max();
-        match furthest {
-            None => up,
-            Some(_) if ranges.len() == RANGES => self.sent,
-            Some(furthest) => furthest.min(self.sent),
-        }
     }
 
     fn image(&self, segment: &Segment, up: u64, sent_end: bool) -> Image {
@@ -189,7 +166,11 @@ impl Claim {
             },
             buffers: (2 * UNREAD_MAX as u32, 0),
             settings: ticket.settings.clone(),
-            held: Some(Held { ticket: ticket.clone(), acknowledged: self.acknowledged() }),
+            held: Some(Held {
+                ticket: ticket.clone(),
+                acknowledged: self.acknowledged(),
+                inherited: Some((ticket.sent(self.sent) + u32::from(self.sent_end)).0),
+            }),
         }
     }
 

@@ -1,4 +1,4 @@
-//! The rule: what becomes of a segment of a held connection on its way to the fixed host.
+//! The rule: what becomes of a segment of a held connection on its way to the fixed host, and back.
 //!
 //! Sequence numbers are modulo 2^32, and one is after another if it is less than 2^31 ahead (RFC 9293 section 3.4).
 
@@ -154,6 +154,9 @@ pub struct Seen {
     pub ended: u32,
     /// Acknowledgements of the base's own that were let out. Word 14, upper half.
     pub injected: u32,
+    /// Segments of the fixed host's that acknowledged what the base before had sent, and were cut to what this one has.
+    /// Word 15, lower half.
+    pub cut: u32,
 }
 
 /// One held connection.
@@ -163,6 +166,9 @@ pub struct Slot {
     pub control: Control,
     /// How far may be acknowledged.
     pub told: Told,
+    /// Of a connection that was taken over, the sequence number behind everything that the base before may have sent: word
+    /// 2, with a one in its upper half.
+    pub inherited: Option<u32>,
     /// What the filter has seen.
     pub seen: Seen,
 }
@@ -175,10 +181,12 @@ impl Slot {
     /// As it is in memory.
     pub fn words(&self) -> [u64; WORDS] {
         let Seen { known, base, kernel_ack, kernel_echo, next_seq, next_value, .. } = self.seen;
-        let Seen { edge, let_out, repeated, lowered, swallowed, ended, injected, .. } = self.seen;
+        let Seen { edge, let_out, repeated, lowered, swallowed, ended, injected, cut, .. } =
+            self.seen;
         let mut words = [0; WORDS];
         words[0] = self.control.word();
         words[1] = self.told.word();
+        words[2] = self.inherited.map_or(0, |seq| halves(seq, 1));
         words[8] = halves(base, known.bits());
         words[9] = halves(kernel_ack, kernel_echo);
         words[10] = halves(next_seq, next_value);
@@ -186,6 +194,7 @@ impl Slot {
         words[12] = repeated;
         words[13] = halves(lowered, swallowed);
         words[14] = halves(ended, injected);
+        words[15] = halves(cut, 0);
         words
     }
 
@@ -206,8 +215,11 @@ impl Slot {
             swallowed: upper(13),
             ended: lower(14),
             injected: upper(14),
+            cut: lower(15),
         };
-        Self { control: Control::of_word(words[0]), told: Told::of_word(words[1]), seen }
+        let (control, told) = (Control::of_word(words[0]), Told::of_word(words[1]));
+        let inherited = (upper(2) != 0).then(|| lower(2));
+        Self { control, told, inherited, seen }
     }
 }
 
@@ -298,6 +310,27 @@ pub fn filter(slot: &mut Slot, segment: &Segment, now_ns: u64) -> Verdict {
             slot.seen.lets_out(segment.ack);
             Verdict::Pass
         }
+    }
+}
+
+/// What the kernel is to read as the acknowledgement number of a segment that the fixed host sends.
+///
+/// Bytes that the base before had sent may arrive after the fixed host was asked what it has, and it acknowledges them and
+/// what it held behind them. A kernel that has not sent them heeds nothing of such a segment (RFC 9293 section 3.10.7.4), so
+/// that the connection would stand still for good: it reads that all which it has sent is acknowledged, which is true.
+pub fn receive(slot: &mut Slot, ack: u32) -> u32 {
+    let Slot { control, inherited, seen, .. } = slot;
+    match inherited {
+        Some(most)
+            if control.live
+                && seen.known.kernel
+                && ahead(ack, seen.next_seq) > 0
+                && ahead(ack, *most) <= 0 =>
+        {
+            seen.cut = seen.cut.wrapping_add(1);
+            seen.next_seq
+        }
+        _ => ack,
     }
 }
 

@@ -11,6 +11,6 @@ mod hold;
 mod tests;
 
 pub use self::filter::{
-    Control, INJECTED, Known, REPEAT_NS, Seen, Segment, Slot, Told, Verdict, WORDS, filter,
+    Control, INJECTED, Known, REPEAT_NS, Seen, Segment, Slot, Told, Verdict, WORDS, filter, receive,
 };
 pub use self::hold::{Due, Hold};

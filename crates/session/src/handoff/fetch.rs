@@ -391,7 +391,11 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
             return;
         }
         if to.addr == own {
-            return self.fail(now, session, Reason::Unknown);
+            // Each takes the other for the one that has it: then only the mobile has.
+            if !self.doubt_holder(now, session, Doubt::Unreachable) {
+                self.fail(now, session, Reason::Unknown);
+            }
+            return;
         }
         arriving.turned = turns.then_some(to.since);
         arriving.holder = to;

@@ -103,8 +103,8 @@ impl Session {
             return;
         }
         self.moves.resumed = true;
-        // What is acknowledged from here on, and by whom, this base says.
-        self.table.clear_tickets();
+        // What is acknowledged from here on, and by whom, this base says, or has said already.
+        self.table.keep_tickets_of(self.turn.unwrap_or_default());
         for id in self.table.ids() {
             let conn = self.table.get_mut(id);
             if let Some(expected) = conn.and_then(Conn::take_tentative) {

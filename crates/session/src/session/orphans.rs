@@ -15,7 +15,7 @@ impl Session {
     /// session. By that any other base of the fleet can take the connection over.
     pub fn keep_ticket(&mut self, id: ConnId, ticket: Ticket) {
         if self.role == Role::Mobile {
-            self.table.set_ticket(id, ticket);
+            self.table.set_ticket(id, ticket, self.turn.unwrap_or_default());
         }
     }
 

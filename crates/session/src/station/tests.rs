@@ -18,7 +18,7 @@ use crate::handoff::tests::toy::Toy;
 use crate::handoff::tests::{App, ID, MOBILE, MS, bytes, target};
 use crate::handoff::{Config, Mobile, MobileEvent};
 use crate::memory::{Limits, Pair};
-use crate::{Session, Ticket};
+use crate::{Orphan, Session, Ticket};
 use node::{At, Death, Node};
 
 mod bounds;
@@ -235,7 +235,8 @@ impl Roaming {
                 MobileEvent::Refused { .. } | MobileEvent::Unexpected { .. } => {}
                 MobileEvent::TakeOver => {
                     let pair = self.pair();
-                    let orphans = self.session.orphans(&self.around.pairs[pair].mobile);
+                    let mut orphans = self.session.orphans(&self.around.pairs[pair].mobile);
+                    self.forge(&mut orphans);
                     // If that base is dead, or is silent for longer, they are lost.
                     let lost = orphans.iter().filter(|one| one.ticket.is_none() && !one.asking);
                     self.around.spoiled.extend(lost.map(|one| ConnId(one.connection)));
@@ -290,6 +291,19 @@ impl Roaming {
                 continue;
             }
             self.mobile.handle_datagram(self.now, self.at, &message);
+        }
+    }
+
+    /// Some tickets are none, or another connection's.
+    fn forge(&mut self, orphans: &mut [Orphan]) {
+        let tickets: Vec<Ticket> = orphans.iter().filter_map(|one| one.ticket.clone()).collect();
+        for orphan in orphans.iter_mut().filter(|one| one.ticket.is_some()) {
+            if self.around.forging == 0.0 || !self.numbers.chance(self.around.forging) {
+                continue;
+            }
+            let other = self.numbers.below(2 * tickets.len() as u64) as usize;
+            let garbage = || Ticket::new(&[7; 9]).expect("short");
+            orphan.ticket = Some(tickets.get(other).cloned().unwrap_or_else(garbage));
         }
     }
 

@@ -214,7 +214,7 @@ pub struct Reclaimed {
     pub up: u64,
     /// It has the mobile's end, too.
     pub up_end: bool,
-    /// The wired half as [`Wires::dump`] would have given it, with nothing in it.
+    /// The wired half as [`Wires::dump`] would have given it, with nothing in it; not read where both ends are passed on.
     pub image: Vec<u8>,
 }
 

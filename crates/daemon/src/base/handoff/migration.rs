@@ -15,6 +15,7 @@ use lasthop_migrate::{
 use lasthop_session::{ConnId, Orphan, SessionId};
 use lasthop_units::{Duration, Time, gather};
 
+use super::reclaim::reclaim;
 use super::{Fallback, HandoffFile, MobileEntry, Mode};
 use crate::base::BaseConfig;
 use crate::base::exits::{Done, Exits, Helper, hold_again};
@@ -27,13 +28,6 @@ use crate::relay::{Paused, Relay};
 /// How long after a mobile's connections stand here strays to its addresses are reset: nothing waits
 /// for that, and it costs what waits a moment.
 const ANSWER_DELAY: Duration = Duration::from_millis(200);
-
-/// A fixed host that lacks some of the mobile's bytes may have so many behind them: less than a first window of what is sent
-/// anew (RFC 6928), since until all of it is sent what it acknowledges is ignored.
-const AHEAD_MAX: u64 = 8 * 1024;
-
-/// How long fixed hosts may take to say what they have.
-const CLAIM_PATIENCE: std::time::Duration = std::time::Duration::from_secs(1);
 
 /// A dumped connection, or why it was not; the relay if it goes on.
 pub(super) type Outcome = (ConnId, String, Result<Dumped, (Option<Relay>, MigrateError)>);
@@ -352,26 +346,8 @@ impl Migration {
             })
         };
         let claims: Vec<Option<Claim>> = orphans.iter().map(claim).collect();
-        let begun = self.helper.run_beside("claim", move || {
-            let genuine: Vec<Claim> = claims.iter().flatten().cloned().collect();
-            let mut answers = migrate::claim_all(&genuine, CLAIM_PATIENCE).into_iter();
-            let answer = |claim: Option<Claim>| match (claim, answers.next()?) {
-                (Some(_), Ok(claimed)) if claimed.up_most - claimed.up <= AHEAD_MAX => {
-                    Some(claimed)
-                }
-                (Some(claim), answer) => {
-                    let to = claim.ticket.flow().remote;
-                    let error = answer.err().map(|error| error.to_string());
-                    let error = error.unwrap_or_else(|| {
-                        "the fixed host lacks bytes before others that it has".to_owned()
-                    });
-                    tracing::warn!(%to, error, "a connection of a dead base cannot go on");
-                    None
-                }
-                (None, _) => None,
-            };
-            Done::Claimed(session, claims.into_iter().map(answer).collect())
-        });
+        let begun =
+            self.helper.run_beside("claim", move || Done::Claimed(session, reclaim(claims)));
         begun
             .inspect_err(|error| tracing::warn!(%error, "connections of a dead base cannot go on"))
             .is_ok()

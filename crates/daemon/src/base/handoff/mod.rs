@@ -2,6 +2,7 @@
 //! whoever reads the log.
 
 mod migration;
+mod reclaim;
 mod strays;
 mod wires;
 
@@ -12,7 +13,7 @@ use lasthop_control::{Handoffs as HandoffCounters, PeerReport};
 use lasthop_hop::seal::{Keypair, PublicKey};
 use lasthop_kernel::log_limit::LogLimit;
 use lasthop_kernel::slab::Key;
-use lasthop_migrate::{Claimed, Dumped, Failed, Flow};
+use lasthop_migrate::{Dumped, Failed};
 use lasthop_session::handoff::{self, BaseKeys};
 use lasthop_session::station::{self, Note, NoteKind, Reclaimed, Station};
 use lasthop_session::{Event, Session, SessionId};
@@ -291,14 +292,9 @@ impl Handoffs {
         &mut self,
         core: &mut Core,
         session: SessionId,
-        claimed: Vec<Option<Claimed>>,
+        reclaimed: Vec<Option<Reclaimed>>,
     ) {
         let (now, Self { station, means, .. }) = (core.now, &mut *self);
-        let reclaimed = |Claimed { image, up, up_end, .. }| {
-            let Flow { local, remote } = image.flow();
-            Reclaimed { local, remote, up, up_end, image: image.encode() }
-        };
-        let reclaimed = claimed.into_iter().map(|claimed| claimed.map(reclaimed)).collect();
         station.handle_reclaimed(&mut BaseWires { core, means }, now, session, reclaimed);
     }
 

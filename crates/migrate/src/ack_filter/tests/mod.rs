@@ -105,15 +105,17 @@ fn slot() -> impl Strategy<Value = Slot> {
     let places = [near(), near(), near(), near(), near()];
     let repeated = prop_oneof![Just(0), Just(1 << 62)];
     let echo = prop_oneof![Just(0), any::<u32>()];
-    let rest = (any::<[u32; 7]>(), echo, repeated);
+    let inherited = prop::option::weighted(0.8, near());
+    let rest = (any::<[u32; 8]>(), echo, repeated, inherited);
     (control, known, places, rest).prop_map(|(control, known, places, rest)| {
         let (live, hold, may_end, (mute, opening), window_scale) = control;
         let (base, kernel, edge, let_out) = known;
-        let (numbers, echo, repeated) = rest;
+        let (numbers, echo, repeated, inherited) = rest;
         let at = |place: u32| numbers[0].wrapping_add(place);
         Slot {
             control: Control { live, hold, may_end, mute, opening, window_scale },
             told: Told { offset: places[0], echo },
+            inherited: inherited.map(|place| places[2].wrapping_add(place)),
             seen: Seen {
                 known: Known { base, kernel, edge, let_out },
                 base: numbers[0],
@@ -128,6 +130,7 @@ fn slot() -> impl Strategy<Value = Slot> {
                 swallowed: numbers[4],
                 ended: numbers[5],
                 injected: numbers[6],
+                cut: numbers[7],
             },
         }
     })
@@ -198,7 +201,7 @@ fn the_program_follows_the_rule() {
         let n = numbers[usize::from(!is_ipv4)];
         filter.slots.put(n, &before);
         let packet = shape.packet(&segment);
-        let run = filter.ethernet.test_run(&packet, 1).unwrap();
+        let run = filter.ethernet.out.test_run(&packet, 1).unwrap();
         // Later than any time that is zero, earlier than the others.
         let mut after = before;
         let verdict = acknowledge::filter(&mut after, &segment, 1 << 40);
@@ -218,6 +221,32 @@ fn the_program_follows_the_rule() {
     });
 }
 
+/// ACK-11: so does the other, of what comes from the fixed host.
+#[test]
+fn the_program_for_what_comes_in_follows_the_rule() {
+    let Some(mut filter) = filter_for_test(3) else { return };
+    let numbers = [true, false].map(|is_ipv4| filter.insert(flow(is_ipv4)).unwrap());
+    let config = ProptestConfig::with_cases(10_000);
+    proptest!(config, |(
+        before in slot(), segment in segment(), is_ipv4: bool, ip_options: bool, blocks in 0..4_usize,
+    )| {
+        let ack = before.seen.next_seq.wrapping_add(segment.ack);
+        let segment = Segment { ack, sack: blocks > 0, ..segment };
+        let Flow { local, remote } = flow(is_ipv4);
+        let shape = Shape { flow: Flow { local: remote, remote: local }, ip_options, blocks, others: 0 };
+        let n = numbers[usize::from(!is_ipv4)];
+        filter.slots.put(n, &before);
+        let run = filter.ethernet.into.test_run(&shape.packet(&segment), 1).unwrap();
+        let mut after = before;
+        let ack = match segment.flags.contains(Flags::ACK) {
+            true => acknowledge::receive(&mut after, segment.ack),
+            false => segment.ack,
+        };
+        prop_assert_eq!(filter.slots.slot(n), after);
+        prop_assert_eq!((run.verdict, run.packet), (NEXT, shape.packet(&Segment { ack, ..segment })));
+    });
+}
+
 fn live() -> Slot {
     let control = Control { live: true, hold: true, window_scale: Some(7), ..Control::default() };
     Slot { control, ..Slot::default() }
@@ -234,7 +263,7 @@ fn what_is_no_segment_of_a_held_connection_passes() {
     }
     let segment = Segment { flags: Flags::ACK, ..Segment::default() };
     let shape = |flow| Shape { flow, ip_options: false, blocks: 0, others: 0 };
-    let verdict = |packet: &[u8]| filter.ethernet.test_run(packet, 1).unwrap().verdict;
+    let verdict = |packet: &[u8]| filter.ethernet.out.test_run(packet, 1).unwrap().verdict;
     for flow in flows {
         let packet = shape(flow).packet(&segment);
         assert_eq!(verdict(&packet), SHOT);
@@ -259,7 +288,8 @@ fn what_is_no_segment_of_a_held_connection_passes() {
     }
     for flow in flows {
         assert!(filter.remove(&flow).unwrap() && !filter.remove(&flow).unwrap());
-        let verdict = filter.ethernet.test_run(&shape(flow).packet(&segment), 1).unwrap().verdict;
+        let verdict =
+            filter.ethernet.out.test_run(&shape(flow).packet(&segment), 1).unwrap().verdict;
         assert_eq!(verdict, NEXT);
     }
 }
@@ -282,7 +312,7 @@ fn options_in_other_layouts_are_left_alone() {
     for option in options {
         let mut packet = sack.packet(&segment);
         packet[54..58].copy_from_slice(option);
-        let after = filter.ethernet.test_run(&packet, 1).unwrap().packet;
+        let after = filter.ethernet.out.test_run(&packet, 1).unwrap().packet;
         assert_eq!(after[42..46], 10_u32.to_be_bytes(), "{option:?}");
         assert_eq!(after[54..], packet[54..], "{option:?}");
     }

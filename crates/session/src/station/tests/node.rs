@@ -3,7 +3,7 @@
 use super::*;
 use crate::handoff::tests::{Wired, bound};
 use crate::memory::End;
-use crate::{Orphan, Refusal, Target};
+use crate::{Refusal, Target};
 
 /// Then an association is over from whose other end nothing comes.
 const SILENCE: Duration = Duration::from_secs(8);
@@ -166,6 +166,10 @@ pub(super) struct Around {
     pub(super) mixed: bool,
     /// Bases give tickets, and take over from each other.
     pub(super) fleet: bool,
+    /// Of so many of its connections the mobile shows a ticket that is none.
+    pub(super) forging: f64,
+    /// So often a ticket was none.
+    pub(super) forged: usize,
     /// Those that are dead; or cut off, and alive.
     pub(super) dead: BTreeMap<u32, Death>,
     /// Which base took the connection over, by its place among the flows: no other one has its packets.
@@ -203,6 +207,8 @@ impl Around {
             slow: false,
             mixed: false,
             fleet: false,
+            forging: 0.0,
+            forged: 0,
             dead: BTreeMap::new(),
             owners: BTreeMap::new(),
             dumped: 0,
@@ -285,10 +291,15 @@ impl NodeWires<'_> {
     /// What fixed hosts say of connections whose base is dead, and that this one takes over.
     fn reclaimed(&mut self, orphans: Vec<Orphan>) -> Vec<Option<Reclaimed>> {
         let reclaim = |orphan: Orphan| {
-            let ticket = orphan.ticket.expect("only those");
-            let flow = usize::from_be_bytes(ticket.as_bytes().try_into().expect("its number"));
+            let ticket = orphan.ticket.as_ref().expect("only those");
+            let number = ticket.as_bytes().try_into().map(usize::from_be_bytes);
+            let flow = number.ok().filter(|n| self.around.flows[*n].0.0 == orphan.connection);
+            let Some(flow) = flow else {
+                self.around.forged += 1;
+                self.around.spoiled.insert(ConnId(orphan.connection));
+                return None;
+            };
             let (conn, wired) = &mut self.around.flows[flow];
-            assert_eq!(conn.0, orphan.connection, "a ticket of another connection");
             assert!(orphan.received <= wired.down as u64, "{conn} was never sent so much");
             if (wired.up as u64) < orphan.kept {
                 // The base has told the mobile that it has what died with it.
@@ -592,14 +603,14 @@ impl Wires<u32, At, u64> for NodeWires<'_> {
 
     fn reset(&mut self, socket: u64) {
         let Some(mut socket) = self.sockets.take(socket) else { return };
+        let is_own = self.around.has_packets(self.sockets.name, socket.flow);
         let wired = &mut self.around.flows[socket.flow].1;
         let over = (socket.queue.end || wired.up_ended) && wired.down_ended;
-        if over {
+        if over && is_own {
             socket.queue.send(wired, 0);
         }
         // A base that was restarted may have connected anew.
         let is_only = self.around.flows_of(socket.conn).count() == 1;
-        let is_own = self.around.has_packets(self.sockets.name, socket.flow);
         let is_harmless = over || !is_only || !is_own || !matches!(socket.kind, Kind::Relays);
         let spoiled = self.around.spoiled.contains(&socket.conn);
         assert!(is_harmless || spoiled, "{} is reset at {}", socket.conn, self.sockets.name);
@@ -678,10 +689,11 @@ impl Wires<u32, At, u64> for NodeWires<'_> {
         }
         match ended {
             None => self.add_with(conn, id, Kind::Relays, made),
-            Some(Ended::Whole) => {
+            Some(Ended::Whole) if self.around.has_packets(self.sockets.name, flow) => {
                 let Wired { up, up_ended, .. } = &mut self.around.flows[flow].1;
                 (*up, *up_ended) = (*up + made.1.bytes, true);
             }
+            Some(Ended::Whole) => {}
             Some(Ended::Reset) => assert!(spoiled, "{conn} is reset at {}", self.sockets.name),
         }
     }

@@ -72,6 +72,7 @@ impl Run {
         run.world.around.mode = Mode::Migrate;
         run.world = run.world.into_fleet();
         run.deaths = Some(Seed::from_u64(seed).stream("deaths"));
+        run.world.around.forging = if seed % 3 == 0 { 0.4 } else { 0.0 };
         (run.fragile, run.unready) = (0.0, 0.0);
         run
     }
@@ -242,8 +243,8 @@ fn what_arrives_is_what_was_sent_wherever_wired_halves_are() {
     assert!(resumed > count && spliced > count && dumped > count || count < 100, "too little");
 }
 
-/// ACK-7, ACK-8: whichever base dies or is cut off, and comes back: what cannot go on is reset, and of what goes on nothing is wrong, lost
-/// or doubled.
+/// ACK-6, ACK-7, ACK-8, ACK-10: whichever base dies or is cut off, and comes back, and whichever tickets are none: what cannot go on
+/// is reset, and of what goes on nothing is wrong, lost or doubled.
 #[test]
 fn what_arrives_is_what_was_sent_whichever_base_dies() {
     let seeds = lasthop_testing::schedules(600);
@@ -254,14 +255,15 @@ fn what_arrives_is_what_was_sent_whichever_base_dies() {
         let (taken, lost) = counts.fold((0, 0), |(taken, lost), counts| {
             (taken + counts.orphans_taken as usize, lost + counts.orphans_lost as usize)
         });
-        [world.resumed, world.crashes, taken, lost, world.broken]
+        [world.resumed, world.crashes, taken, lost, world.broken, world.around.forged]
     });
     let total = |of: usize| ran.iter().map(|counts| counts[of]).sum::<usize>() as u64;
-    let [resumed, deaths, taken, lost, broken] = [0, 1, 2, 3, 4].map(total);
+    let [resumed, deaths, taken, lost, broken, forged] = [0, 1, 2, 3, 4, 5].map(total);
     std::println!(
         "{count} schedules: {resumed} handoffs, {deaths} bases dead, {taken} connections taken over and {lost} not; \
-         {broken} broken sessions"
+         {forged} tickets that were none; {broken} broken sessions"
     );
+    assert!(forged > count / 50 || count < 100, "too little");
     assert!(deaths > count && taken > count / 3 && resumed > count || count < 100, "too little");
 }
 
