@@ -34,6 +34,12 @@ pub enum BaseEvent<A> {
         /// Whose it is from here on.
         mobile: A,
     },
+    /// A base from which the session was taken over does not use it from here on. Until now it may have had packets come
+    /// there.
+    Fenced {
+        /// Which.
+        session: SessionId,
+    },
     /// The base that has the session is silent, or cannot be reached, and may be dead, and this is what its mobile has of it:
     /// make a state of that, and call [`Base::take_over`].
     TakeOver {

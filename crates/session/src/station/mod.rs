@@ -617,6 +617,12 @@ where
                 }
                 world.end_move(mobile);
             }
+            BaseEvent::Fenced { session } => {
+                let mobile = self.mobiles.with_session(session);
+                if let Some(mobile) = mobile.filter(|mobile| self.mobiles.at(*mobile).is_some()) {
+                    world.end_move(mobile);
+                }
+            }
             BaseEvent::Lost { session, mobile, reason } => {
                 self.note(session, NoteKind::NotReceived(mobile, reason));
                 self.counts.lost += 1;

@@ -423,10 +423,13 @@ impl Migration {
     pub(super) fn discard(&mut self, session: SessionId, images: Vec<Vec<u8>>) {
         if !images.is_empty() {
             let own: Vec<IpAddr> = self.addresses.values().flatten().copied().collect();
+            let takes_over = self.takes_over();
             self.helper.submit(move |admin| {
                 // A socket that is made anew and closed sends its fixed host a FIN or RST.
+                let images = images.iter().flat_map(|bytes| decode(bytes, &own));
+                // Another base may have taken over what has a ticket.
                 let images: Vec<Image> =
-                    images.iter().flat_map(|bytes| decode(bytes, &own)).collect();
+                    images.filter(|image| !takes_over || image.held().is_none()).collect();
                 for fd in migrate::restore_all(admin, &images).into_iter().flatten() {
                     tcp::abort_on_close(&fd);
                 }

@@ -248,6 +248,7 @@ impl Roaming {
             | BaseEvent::Lost { .. }
             | BaseEvent::Expired(_)
             | BaseEvent::TakeOver { .. }
+            | BaseEvent::Fenced { .. }
             | BaseEvent::Refused { .. } => {}
         }
     }

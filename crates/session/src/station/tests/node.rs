@@ -53,34 +53,39 @@ pub(super) struct Socket {
     kind: Kind,
     /// Which of the fixed host's connections it is.
     flow: usize,
-    queue: Queue,
+    sending: Sending,
     reset: bool,
 }
 
-/// What a base's kernel has of the mobile and the fixed host has not.
+/// What a base's kernel has taken of the mobile's for the fixed host.
 #[derive(Clone, Copy, Default, Debug)]
-pub(super) struct Queue {
-    bytes: usize,
+pub(super) struct Sending {
+    /// So many bytes, of which the fixed host may lack the last ones.
+    written: usize,
     /// The mobile's end is behind them.
     end: bool,
 }
 
-impl Queue {
+impl Sending {
+    /// Behind what the fixed host has.
+    fn behind(wired: &Wired) -> Self {
+        Self { written: wired.up, end: wired.up_ended }
+    }
+
     fn encode(&self) -> [u8; 3] {
-        let [high, low] = (self.bytes as u16).to_be_bytes();
+        let [high, low] = (self.written as u16).to_be_bytes();
         [u8::from(self.end), high, low]
     }
 
     fn decode([end, high, low]: [u8; 3]) -> Self {
-        Self { bytes: u16::from_be_bytes([high, low]).into(), end: end != 0 }
+        Self { written: u16::from_be_bytes([high, low]).into(), end: end != 0 }
     }
 
-    /// The fixed host gets all but so many bytes.
-    fn send(&mut self, wired: &mut Wired, but: usize) {
-        let stays = self.bytes.min(but);
-        wired.up += self.bytes - stays;
-        self.bytes = stays;
-        wired.up_ended |= self.end && stays == 0;
+    /// The fixed host gets all but so many bytes; of some another base may have sent them before.
+    fn send(&self, wired: &mut Wired, but: usize) {
+        let lacks = self.written.saturating_sub(wired.up);
+        wired.up += lacks - lacks.min(but);
+        wired.up_ended |= self.end && wired.up == self.written;
     }
 }
 
@@ -106,8 +111,8 @@ pub(super) struct Sockets {
     pub(super) jobs: VecDeque<Job>,
 }
 
-/// A wired half that was taken out: which of the fixed host's connections, and what it has yet to send.
-pub(super) type Taken = (usize, ConnId, Queue);
+/// A wired half that was taken out: which of the fixed host's connections, and what it had to send.
+pub(super) type Taken = (usize, ConnId, Sending);
 
 /// What a base has yet to hear of.
 #[derive(Debug)]
@@ -265,7 +270,7 @@ impl Associations for NodeWires<'_> {
 impl NodeWires<'_> {
     /// What comes of wired halves that were taken out.
     fn dumped(&mut self, taken: Vec<Taken>) -> Vec<(ConnId, Dumped<u64>)> {
-        let dump = |(flow, conn, queue): Taken| {
+        let dump = |(flow, conn, sending): Taken| {
             if !self.around.ready {
                 self.around.spoiled.insert(conn);
                 return (conn, Dumped::Lost);
@@ -282,7 +287,8 @@ impl NodeWires<'_> {
                 (wired.down, wired.down_ended) = (wired.down + REST, true);
                 return (conn, Dumped::Rest(rest));
             }
-            let image = [&flow.to_be_bytes()[..], &[0], &queue.encode(), &wired.encode()].concat();
+            let image =
+                [&flow.to_be_bytes()[..], &[0], &sending.encode(), &wired.encode()].concat();
             (conn, Dumped::Image(image))
         };
         taken.into_iter().map(dump).collect()
@@ -310,43 +316,44 @@ impl NodeWires<'_> {
             let (down, down_ended) = (orphan.received as usize, orphan.received_end);
             let held = Wired { down, down_ended, ..*wired };
             let (up, up_end) = (wired.up as u64, wired.up_ended);
-            let queue = Queue::default().encode();
-            let image = [&flow.to_be_bytes()[..], &[1], &queue, &held.encode()].concat();
+            let sending = Sending::behind(wired).encode();
+            let image = [&flow.to_be_bytes()[..], &[1], &sending, &held.encode()].concat();
             Some(Reclaimed { local: bound(), remote: bound(), up, up_end, image })
         };
         orphans.into_iter().map(reclaim).collect()
     }
 
     /// Wired halves that are made anew, by the fixed host's connections.
-    fn made(&mut self, images: Vec<Vec<u8>>) -> Vec<Option<(usize, Queue)>> {
+    fn made(&mut self, images: Vec<Vec<u8>>) -> Vec<Option<(usize, Sending)>> {
         let make = |image: Vec<u8>| {
             let (flow, image) = image.split_first_chunk().expect("its number");
             let flow = usize::from_be_bytes(*flow);
             let (taken, image) = image.split_first().expect("whether it was taken over");
-            let (queue, image) = image.split_first_chunk().expect("what is yet to be sent");
+            let (sending, image) = image.split_first_chunk().expect("what it has to send");
             let (conn, wired) = &mut self.around.flows[flow];
             if !self.around.ready {
                 self.around.spoiled.insert(*conn);
                 return None;
             }
-            if *taken == 1 {
-                self.around.taken += 1;
-                *wired = Wired::decode(image);
-            }
-            assert_eq!(&wired.encode()[..], image, "two bases use {conn}");
+            self.around.taken += usize::from(*taken);
+            let Wired { down, down_ended, .. } = Wired::decode(image);
+            // Where bases take over, one may have gone on meanwhile; what the mobile does not have is sent again.
+            let is_last = (down, down_ended) == (wired.down, wired.down_ended);
+            assert!(is_last || self.around.fleet, "two bases use {conn}");
+            (wired.down, wired.down_ended) = (down, down_ended);
             self.around.owners.insert(flow, self.sockets.name);
-            Some((flow, Queue::decode(*queue)))
+            Some((flow, Sending::decode(*sending)))
         };
         images.into_iter().map(make).collect()
     }
 
     fn add(&mut self, conn: ConnId, at: At, kind: Kind, flow: usize) {
-        self.add_with(conn, at, kind, (flow, Queue::default()));
+        self.add_with(conn, at, kind, (flow, Sending::default()));
     }
 
-    fn add_with(&mut self, conn: ConnId, at: At, kind: Kind, (flow, queue): (usize, Queue)) {
+    fn add_with(&mut self, conn: ConnId, at: At, kind: Kind, (flow, sending): (usize, Sending)) {
         let socket = self.around.socket();
-        let new = Socket { conn, at: Some(at), kind, flow, queue, reset: false };
+        let new = Socket { conn, at: Some(at), kind, flow, sending, reset: false };
         self.sockets.all.insert(socket, new);
         let before = self.sockets.names.insert((at, conn), socket);
         assert_eq!(before, None, "two wired halves of {conn}");
@@ -358,8 +365,8 @@ impl NodeWires<'_> {
         let wired = Wired { up_ended: true, down_ended: true, ..Wired::default() };
         self.around.flows.push((conn, wired));
         let kind = Kind::Relays;
-        let (at, queue) = (None, Queue::default());
-        let new = Socket { conn, at, kind, flow, queue, reset: false };
+        let (at, sending) = (None, Sending::default());
+        let new = Socket { conn, at, kind, flow, sending, reset: false };
         self.sockets.all.insert(socket, new);
         socket
     }
@@ -415,7 +422,7 @@ impl NodeWires<'_> {
 
     /// Bytes pass between a wired half here and the fixed host.
     pub(super) fn relay(&mut self, conn: ConnId, up: usize, down: usize, app: Option<&App>) {
-        let Some((at, socket, &Socket { flow, mut queue, .. })) = self.relaying(conn) else {
+        let Some((at, socket, &Socket { flow, mut sending, .. })) = self.relaying(conn) else {
             return;
         };
         if !self.around.has_packets(self.sockets.name, flow) {
@@ -424,29 +431,30 @@ impl NodeWires<'_> {
         let (_, mut wired) = self.around.flows[flow];
         let fleet = self.around.fleet;
         let Some((session, hop)) = self.session(at) else { return };
-        let (piece, from) = (session.received(hop, conn), wired.up + queue.bytes);
+        let (piece, from) = (session.received(hop, conn), sending.written);
         let n = piece.len().min(up);
         assert_eq!(piece[..n], bytes(conn, true, from, n), "{conn} up at {from}");
         session.consume(hop, conn, n);
-        queue.bytes += n;
+        sending.written += n;
         if session.recv_state(hop, conn) == RecvState::Finished {
-            queue.end = true;
+            sending.end = true;
             let whole = app.is_some_and(|app| app.finished && app.written == from + n);
             assert!(whole, "{conn} ends early: {app:?}");
         }
         // Some of it the fixed host acknowledges later.
-        queue.send(&mut wired, if up == usize::MAX { 0 } else { up / 3 });
+        sending.send(&mut wired, if up == usize::MAX { 0 } else { up / 3 });
         if !wired.down_ended
             && let Ok(n) = session.write(hop, conn, &bytes(conn, false, wired.down, down))
         {
             wired.down += n;
         }
         if fleet {
-            session.release(hop, conn, queue.bytes as u64, wired.up_ended);
+            let behind = sending.written.saturating_sub(wired.up) as u64;
+            session.release(hop, conn, behind, wired.up_ended);
         }
         self.around.flows[flow].1 = wired;
         if let Some(known) = self.sockets.all.get_mut(&socket) {
-            known.queue = queue;
+            known.sending = sending;
         }
     }
 
@@ -498,10 +506,10 @@ impl NodeWires<'_> {
                 return;
             }
         }
-        let Some(mut socket) = self.sockets.take(n) else { return };
+        let Some(socket) = self.sockets.take(n) else { return };
         if !socket.reset && self.around.has_packets(self.sockets.name, socket.flow) {
             // The kernel goes on with what it has.
-            socket.queue.send(&mut self.around.flows[socket.flow].1, 0);
+            socket.sending.send(&mut self.around.flows[socket.flow].1, 0);
         }
     }
 
@@ -524,7 +532,7 @@ impl NodeWires<'_> {
 
 impl Wires<u32, At, u64> for NodeWires<'_> {
     /// Which of the fixed host's connections it is, and what is yet to be sent to it.
-    type Made = (usize, Queue);
+    type Made = (usize, Sending);
 
     fn link(&mut self, base: u32, _session: SessionId) -> Option<At> {
         let id = At { pair: self.around.pair(), link: true };
@@ -562,7 +570,7 @@ impl Wires<u32, At, u64> for NodeWires<'_> {
     fn fate(&self, _mobile: u32, socket: u64) -> Option<Fate> {
         let socket = self.sockets.all.get(&socket)?;
         let (_, wired) = self.around.flows[socket.flow];
-        let over = (socket.queue.end || wired.up_ended) && wired.down_ended;
+        let over = (socket.sending.end || wired.up_ended) && wired.down_ended;
         if !matches!(socket.kind, Kind::Relays) || over {
             return None;
         }
@@ -582,7 +590,7 @@ impl Wires<u32, At, u64> for NodeWires<'_> {
 
     fn is_write_done(&self, socket: u64) -> bool {
         let socket = self.sockets.all.get(&socket);
-        socket.is_some_and(|of| of.queue.end || self.around.flows[of.flow].1.up_ended)
+        socket.is_some_and(|of| of.sending.end || self.around.flows[of.flow].1.up_ended)
     }
 
     fn attach(&mut self, socket: u64, name: Name<At>) {
@@ -602,12 +610,12 @@ impl Wires<u32, At, u64> for NodeWires<'_> {
     }
 
     fn reset(&mut self, socket: u64) {
-        let Some(mut socket) = self.sockets.take(socket) else { return };
+        let Some(socket) = self.sockets.take(socket) else { return };
         let is_own = self.around.has_packets(self.sockets.name, socket.flow);
         let wired = &mut self.around.flows[socket.flow].1;
-        let over = (socket.queue.end || wired.up_ended) && wired.down_ended;
+        let over = (socket.sending.end || wired.up_ended) && wired.down_ended;
         if over && is_own {
-            socket.queue.send(wired, 0);
+            socket.sending.send(wired, 0);
         }
         // A base that was restarted may have connected anew.
         let is_only = self.around.flows_of(socket.conn).count() == 1;
@@ -641,8 +649,8 @@ impl Wires<u32, At, u64> for NodeWires<'_> {
     ) -> Option<Vec<(ConnId, Dumped<u64>)>> {
         assert_eq!(mobile, MOBILE);
         let take = |(socket, conn)| {
-            let Socket { flow, queue, .. } = self.sockets.take(socket).expect("it is here");
-            (flow, conn, queue)
+            let Socket { flow, sending, .. } = self.sockets.take(socket).expect("it is here");
+            (flow, conn, sending)
         };
         let taken: Vec<Taken> = leaving.into_iter().map(take).collect();
         if self.around.slow {
@@ -657,7 +665,7 @@ impl Wires<u32, At, u64> for NodeWires<'_> {
         session: SessionId,
         mobile: u32,
         images: Vec<Vec<u8>>,
-    ) -> Option<Vec<Option<(usize, Queue)>>> {
+    ) -> Option<Vec<Option<(usize, Sending)>>> {
         assert_eq!(mobile, MOBILE);
         if self.around.slow {
             self.sockets.jobs.push_back(Job::Restore(session, images));
@@ -681,7 +689,7 @@ impl Wires<u32, At, u64> for NodeWires<'_> {
         Some(self.reclaimed(orphans.to_vec()))
     }
 
-    fn install(&mut self, id: At, Restored { conn, ended, .. }: Restored, made: (usize, Queue)) {
+    fn install(&mut self, id: At, Restored { conn, ended, .. }: Restored, made: (usize, Sending)) {
         let flow = made.0;
         let spoiled = self.around.spoiled.contains(&conn);
         if ended.is_none() {
@@ -691,7 +699,7 @@ impl Wires<u32, At, u64> for NodeWires<'_> {
             None => self.add_with(conn, id, Kind::Relays, made),
             Some(Ended::Whole) if self.around.has_packets(self.sockets.name, flow) => {
                 let Wired { up, up_ended, .. } = &mut self.around.flows[flow].1;
-                (*up, *up_ended) = (*up + made.1.bytes, true);
+                (*up, *up_ended) = ((*up).max(made.1.written), true);
             }
             Some(Ended::Whole) => {}
             Some(Ended::Reset) => assert!(spoiled, "{conn} is reset at {}", self.sockets.name),
@@ -699,14 +707,20 @@ impl Wires<u32, At, u64> for NodeWires<'_> {
     }
 
     fn discard(&mut self, _session: SessionId, images: Vec<Vec<u8>>) {
-        assert!(images.is_empty() || !self.around.spoiled.is_empty(), "nobody came");
+        // Where bases take over from each other the mobile may have them elsewhere.
+        let is_expected = self.around.fleet || !self.around.spoiled.is_empty();
+        assert!(images.is_empty() || is_expected, "nobody came");
     }
 
     fn reroute(&mut self, _session: SessionId, mobile: Option<u32>, to: u32) {
         assert!(mobile.is_none_or(|mobile| mobile == MOBILE) && to != self.sockets.name);
     }
 
-    fn end_move(&mut self, _mobile: u32) {}
+    fn end_move(&mut self, _mobile: u32) {
+        let relays = |socket: &&Socket| matches!(socket.kind, Kind::Relays);
+        let own = self.sockets.all.values().filter(relays).map(|s| (s.flow, self.sockets.name));
+        self.around.owners.extend(own);
+    }
 
     fn release_mobile(&mut self, _mobile: u32) {}
 
