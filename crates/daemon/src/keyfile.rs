@@ -153,6 +153,15 @@ pub fn load_tickets(files: &[PathBuf]) -> Result<Vec<TicketKey>, KeyFileError> {
     files.iter().map(|path| read(path).map(|secret| TicketKey::new(&secret))).collect()
 }
 
+/// Reads the pre-shared key in the file at `path`.
+///
+/// # Errors
+///
+/// As [`load`].
+pub fn load_psk(path: &Path) -> Result<PresharedKey, KeyFileError> {
+    read(path)
+}
+
 /// What one end shares with others beside their key pairs, by their public keys.
 #[derive(Clone, Default, Debug)]
 pub struct PresharedKeys(BTreeMap<PublicKey, PresharedKey>);
@@ -387,12 +396,6 @@ mod tests {
         store(&path, &new, Existing::Replace).expect("replaced");
         assert_eq!(load(&path).expect("loaded").public(), new.public());
         assert_eq!(folder.names(), ["key"]);
-    }
-
-    /// What reading a file with a pre-shared key comes to.
-    fn load_psk(path: &Path) -> Result<PresharedKey, KeyFileError> {
-        let peer = *generate().expect("entropy").public();
-        PresharedKeys::load([(peer, path)]).map(|psks| psks.with(&peer))
     }
 
     /// SEC-43: a pre-shared key has the care that a secret key has.
