@@ -1,7 +1,7 @@
 //! The lasthop command: what runs on routers, base stations and mobiles.
 //!
-//! What researchers use is done by `lasthop-study`, which this finds beside itself, so that it is
-//! one command for who has both.
+//! What researchers use is done by `lasthop-study`, and what many bases share by `lasthop-fleet`, which this
+//! finds beside itself, so that it is one command for who has them.
 
 mod cmd;
 mod daemon;
@@ -10,6 +10,8 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use lasthop_units::one_line;
+
+use self::cmd::beside::{FLEET, STUDY};
 
 /// Keep TCP fast and alive across a lossy, moving last hop.
 #[derive(Parser, Debug)]
@@ -51,22 +53,25 @@ enum Command {
     Helper(cmd::helper::Options),
     /// Emulate a radio between two interfaces or two UDP end points
     Radio(Box<cmd::radio::Options>),
+    /// Run many bases as one fleet: who is of it, their keys, and who serves whom
+    #[command(disable_help_flag = true)]
+    Fleet(cmd::beside::Options),
     /// Show a download crossing a bad radio, by srp and by what else there is
     #[command(disable_help_flag = true)]
-    Demo(cmd::study::Options),
+    Demo(cmd::beside::Options),
     /// Run a scenario file in the simulated world
     #[command(disable_help_flag = true)]
-    Sim(cmd::study::Options),
+    Sim(cmd::beside::Options),
     /// Run a published paper's experiments and print its values and ours side by side
     #[command(disable_help_flag = true)]
-    Reproduce(cmd::study::Options),
+    Reproduce(cmd::beside::Options),
     /// Measure what protocol processing costs here: Mobile TCP, our TCP/IP and the kernel's
     #[command(disable_help_flag = true)]
-    Cost(cmd::study::Options),
+    Cost(cmd::beside::Options),
 }
 
-/// The command line, for whoever makes manual pages and completions of it. What `lasthop-study` does
-/// is named in it, and takes any arguments.
+/// The command line, for whoever makes manual pages and completions of it. What `lasthop-study` and
+/// `lasthop-fleet` do is named in it, and takes any arguments.
 pub fn command() -> clap::Command {
     Cli::command()
 }
@@ -91,10 +96,11 @@ pub fn run() -> ExitCode {
         Command::Policy(o) => cmd::policy::run(o),
         Command::Helper(o) => cmd::helper::run(o),
         Command::Radio(o) => cmd::radio::run(o),
-        Command::Demo(o) => cmd::study::run("demo", o),
-        Command::Sim(o) => cmd::study::run("sim", o),
-        Command::Reproduce(o) => cmd::study::run("reproduce", o),
-        Command::Cost(o) => cmd::study::run("cost", o),
+        Command::Fleet(o) => FLEET.run("fleet", o),
+        Command::Demo(o) => STUDY.run("demo", o),
+        Command::Sim(o) => STUDY.run("sim", o),
+        Command::Reproduce(o) => STUDY.run("reproduce", o),
+        Command::Cost(o) => STUDY.run("cost", o),
     };
     exit_code(result.map(|()| ExitCode::SUCCESS))
 }

@@ -90,6 +90,8 @@ pub(super) struct Base {
     versions: watch::Receiver<u64>,
     pictures: watch::Sender<Picture>,
     picture: Picture,
+    /// Whether it answered when it was looked at last.
+    answered: Option<bool>,
     /// Why it did not read its files, as was said.
     refused: Option<String>,
 }
@@ -102,7 +104,7 @@ impl Base {
     ) -> Self {
         let version = env!("CARGO_PKG_VERSION").parse().unwrap_or_default();
         let picture = Picture { since: now(), version, ..Picture::default() };
-        Self { control, versions, pictures, picture, refused: None }
+        Self { control, versions, pictures, picture, answered: None, refused: None }
     }
 
     /// For as long as somebody looks.
@@ -137,9 +139,8 @@ impl Base {
         let path = self.control.clone();
         let report = spawn_blocking(move || control::query(&path)).await;
         let report = report.ok().and_then(Result::ok);
-        let was_ready = self.picture.ready;
         self.picture.take_in(report.as_ref());
-        if was_ready != self.picture.ready {
+        if self.answered.replace(self.picture.ready) != Some(self.picture.ready) {
             let control = self.control.display();
             match self.picture.ready {
                 true => tracing::info!(%control, "the base answers"),

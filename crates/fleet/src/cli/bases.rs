@@ -99,9 +99,9 @@ pub(super) async fn join(options: &Join) -> anyhow::Result<()> {
     };
     let joined = commands::join(&join, |done| eprintln!("{done}")).await?;
     let Joined { key, members, file, peers, mobiles, .. } = joined;
-    let took = start.elapsed().as_secs_f64();
+    let took = start.elapsed().as_millis();
     print(&format!(
-        "joined in {took:.2} s: {peers} other bases, {mobiles} mobiles\n\n\
+        "joined in {took} ms: {peers} other bases, {mobiles} mobiles\n\n\
          In the base's configuration:\n\n    \
              key = \"{}\"\n    \
              listen = [\"[::]:{}\"]\n    \

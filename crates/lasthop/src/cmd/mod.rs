@@ -1,6 +1,7 @@
 pub(crate) mod agent;
 mod ask;
 pub(crate) mod base;
+pub(crate) mod beside;
 pub(crate) mod exec;
 pub(crate) mod handoff;
 pub(crate) mod helper;
@@ -11,7 +12,6 @@ pub(crate) mod policy;
 pub(crate) mod priority;
 pub(crate) mod radio;
 pub(crate) mod status;
-pub(crate) mod study;
 #[cfg(feature = "views")]
 pub(crate) mod top;
 #[cfg(feature = "views")]
