@@ -7,10 +7,17 @@ export CARGO
 
 all: build
 
-# The command, the library of `lasthop exec` and the program of researchers beside it.
+# The command, the library of `lasthop exec`, and the programs of researchers and of fleets beside it. The
+# last is built by itself: together, the command would have more in it.
 build:
 	tools/need build
 	$(CARGO) build --locked --release -p lasthop -p lasthop-preload -p lasthop-study-cli
+	@if command -v protoc >/dev/null; then \
+		echo $(CARGO) build --locked --release -p lasthop-fleet; \
+		$(CARGO) build --locked --release -p lasthop-fleet; \
+	else \
+		echo "make build: without lasthop-fleet, which needs protoc (protobuf-compiler, libprotobuf-dev)" >&2; \
+	fi
 
 # A download across a bad radio, by srp and by what else there is. DEMO=--json and other options.
 demo:

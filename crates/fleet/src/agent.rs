@@ -11,6 +11,7 @@ use std::future::{Future, pending};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use lasthop_control::grid::printable;
 use lasthop_daemon::keyfile;
 use lasthop_units::Stream;
 use tokio::sync::watch;
@@ -208,7 +209,7 @@ impl Agent {
                 Ok(()) => {
                     self.problems.remove(&path);
                 }
-                Err(why) => self.tell_problem(path, why.to_string()),
+                Err(why) => self.tell_problem(path, printable(&why.to_string()).into_owned()),
             }
         }
         any

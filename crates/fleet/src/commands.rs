@@ -56,15 +56,15 @@ impl Fleet {
         read(&self.store, &self.file.name).await
     }
 
-    /// Makes a new key of tickets; the two before it are still taken. Says its number.
+    /// Makes a new key of tickets; the two before it are still taken if they are to be kept. Says its number.
     ///
     /// # Errors
     ///
     /// etcd refuses or does not answer.
-    pub async fn rotate(&self) -> Result<u64, FleetError> {
+    pub async fn rotate(&self, keep: bool) -> Result<u64, FleetError> {
         for _ in 0..ROUNDS {
             let Snapshot { records, revision, .. } = self.read().await?;
-            let keys = rotated(&records, true)?;
+            let keys = rotated(&records, keep)?;
             let place = Place::TicketKeys;
             let txn = Txn::new()
                 .when([unchanged(&self.store, &place.path(), revision)])

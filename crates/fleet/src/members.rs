@@ -228,8 +228,8 @@ mod tests {
     }
 
     fn records() -> Records {
-        let mut records = Records::default();
-        records.tickets = Some(TicketKeys::first(psk(1)).rotated(psk(2), true));
+        let tickets = Some(TicketKeys::first(psk(1)).rotated(psk(2), true));
+        let mut records = Records { tickets, ..Records::default() };
         for base in [base(1, None), base(2, Some("192.0.2.254")), base(3, None)] {
             records.bases.insert(base.name.clone(), base);
         }

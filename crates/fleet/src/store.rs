@@ -13,6 +13,7 @@ use etcd_client::{
     Certificate, Client, ConnectOptions, Error, GetOptions, Identity, LeaseKeepAliveStream,
     LeaseKeeper, TlsOptions, Txn,
 };
+use lasthop_control::grid::printable;
 use lasthop_units::one_line;
 use thiserror::Error as ThisError;
 
@@ -198,7 +199,7 @@ impl Store {
         for pair in answer.kvs() {
             let Some(path) = self.path(pair.key()) else { continue };
             if let Err(why) = snapshot.records.apply(&path, Some(pair.value())) {
-                snapshot.problems.push((path, why.to_string()));
+                snapshot.problems.push((path, printable(&why.to_string()).into_owned()));
             }
         }
         Ok(snapshot)

@@ -216,9 +216,9 @@ fn what_must_not_happen_twice_does_not() {
         assert!(one.is_ok() != two.is_ok());
 
         // A rotation is never lost.
-        let (one, two) = tokio::join!(fleet.rotate(), fleet.rotate());
+        let (one, two) = tokio::join!(fleet.rotate(true), fleet.rotate(true));
         assert_eq!(BTreeSet::from([one.unwrap(), two.unwrap()]), BTreeSet::from([2, 3]));
-        fleet.rotate().await.unwrap();
+        fleet.rotate(true).await.unwrap();
         let keys = fleet.read().await.unwrap().records.tickets.unwrap();
         assert_eq!((keys.generation, keys.keys.len()), (4, 3));
 
@@ -236,7 +236,7 @@ fn changes_that_etcd_does_not_keep_are_not_followed() {
     block_on(async {
         let fleet = etcd.fleet().await;
         for _ in 0..4 {
-            fleet.rotate().await.unwrap();
+            fleet.rotate(true).await.unwrap();
         }
         let revision = fleet.read().await.unwrap().revision;
         etcd.client().await.compact(revision, None).await.unwrap();
@@ -320,7 +320,7 @@ fn a_hundred_bases_and_a_thousand_mobiles() {
         let took = until("a revocation", || agents.iter().all(|a| !a.has(&gone))).await;
         println!("a mobile that is revoked is in no agent's file after {took:?}");
 
-        fleet.rotate().await.unwrap();
+        fleet.rotate(true).await.unwrap();
         let has = |agent: &Agent| agent.tickets().contains("tickets-2.key");
         let took = until("a new key", || agents.iter().all(has)).await;
         println!("a new key of tickets is at every base after {took:?}");

@@ -138,17 +138,21 @@ fn from_the_first_base_to_the_last() {
     assert!(told(&["rotate", "--fleet", &fleet]).contains("key 2"));
     wait_until("it has the key", PATIENCE, || members().contains("tickets-2.key"));
     assert!(members().contains("tickets-1.key"));
+    assert!(told(&["rotate", "--fleet", &fleet, "--forget"]).contains("key 3"));
+    wait_until("it has that key alone", PATIENCE, || {
+        members().contains("tickets-3.key") && !members().contains("tickets-2.key")
+    });
     assert!(refused(&["revoke", "nobody", "--fleet", &fleet]).contains("`nobody`"));
     let revoke = ["revoke", "train7", "--fleet", &fleet, "--why", "sold"];
     assert!(told(&revoke).contains("of train7"));
     wait_until("it forgets the mobile", PATIENCE, || !members().contains(&key));
     let again = ["add-mobile", "t8", "--fleet", &fleet, "--key", &key, "--folder", &dir("mobiles")];
     assert!(refused(&again).contains("is revoked"));
-    assert!(told(&["revoke", "b2", "--fleet", &fleet]).contains("under key 3"));
+    assert!(told(&["revoke", "b2", "--fleet", &fleet]).contains("under key 4"));
     wait_until("it forgets the base", PATIENCE, || !members().contains("b2"));
-    assert!(!members().contains("tickets-2.key"));
+    assert!(!members().contains("tickets-3.key"));
     wait_until("no old key is left", PATIENCE, || !folder.join("b1/tickets-1.key").exists());
-    assert!(folder.join("b1/tickets-3.key").exists());
+    assert!(folder.join("b1/tickets-4.key").exists());
 
     // Nothing is left of an agent that ends.
     agent.end();

@@ -99,7 +99,7 @@ fn a_base_is_a_user_who_may_do_what_a_base_does() {
         };
         for error in [
             base.add_mobile(&options).await.unwrap_err(),
-            base.rotate().await.unwrap_err(),
+            base.rotate(true).await.unwrap_err(),
             base.revoke("b0", Default::default()).await.unwrap_err(),
             base.token(std::time::Duration::from_secs(9)).await.unwrap_err(),
         ] {

@@ -17,6 +17,9 @@ const RENEW: Duration = Duration::from_secs(3);
 /// How often it is told that a mobile has another number of connections.
 const COUNTS: Duration = Duration::from_secs(5);
 
+/// As many records are written together; etcd takes 128.
+const TOGETHER: usize = 100;
+
 /// What etcd has to have.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Wanted {
@@ -163,27 +166,43 @@ impl Presence {
         if counts {
             self.counted = Instant::now();
         }
+        let mut new = Vec::new();
         for (key, &connections) in wanted {
             let before = self.held.get(key);
             let begins = before.is_none_or(|held| held.record.connections == 0 && connections > 0);
             let differs = before.is_some_and(|held| held.record.connections != connections);
-            // With another base it has connections: at this one it has none, and may be about to leave.
-            let other = before.is_none() && connections == 0 && self.others.contains_key(key);
-            if !begins && !(differs && counts) {
+            if !(begins || differs && counts) {
                 continue;
             }
             let since = before.map_or_else(now, |held| held.record.since);
             let record = HeldRecord { base: self.base.clone(), connections, since };
+            let guard = match before {
+                Some(held) if !begins => Self::is_ours(store, key, &held.record),
+                // With another base it has connections: at this one it has none, and may be about to leave.
+                None if connections == 0 && self.others.contains_key(key) => {
+                    let place = Place::Held(*key).path();
+                    Compare::create_revision(store.key(&place), CompareOp::Equal, 0)
+                }
+                _ => {
+                    new.push((*key, record));
+                    continue;
+                }
+            };
             let put = self.put(store, &Place::Held(*key), &encode(&record), lease);
-            let mut txn = Txn::new();
-            if let Some(held) = before.filter(|_| !begins) {
-                txn = txn.when([Self::is_ours(store, key, &held.record)]);
-            } else if other {
-                let place = Place::Held(*key).path();
-                txn = txn.when([Compare::create_revision(store.key(&place), CompareOp::Equal, 0)]);
-            }
-            let lost = !store.commit("telling who serves a mobile", txn.and_then([put])).await?;
+            let txn = Txn::new().when([guard]).and_then([put]);
+            let lost = !store.commit("telling who serves a mobile", txn).await?;
             self.held.insert(*key, Held { record, lost });
+        }
+        for some in new.chunks(TOGETHER) {
+            let put = |(key, record): &(Key, HeldRecord)| {
+                self.put(store, &Place::Held(*key), &encode(record), lease)
+            };
+            let puts: Vec<TxnOp> = some.iter().map(put).collect();
+            store.commit("telling who serves mobiles", Txn::new().and_then(puts)).await?;
+            let held = |(key, record): &(Key, HeldRecord)| {
+                (*key, Held { record: record.clone(), lost: false })
+            };
+            self.held.extend(some.iter().map(held));
         }
         Ok(())
     }

@@ -118,6 +118,10 @@ pub(super) struct Revoke {
 pub(super) struct Rotate {
     #[command(flatten)]
     fleet: FleetOptions,
+
+    /// Take none of the keys before it any more: somebody else may know them
+    #[arg(long)]
+    forget: bool,
 }
 
 pub(super) async fn init(options: &Init) -> anyhow::Result<()> {
@@ -182,6 +186,6 @@ pub(super) async fn revoke(options: &Revoke) -> anyhow::Result<()> {
 }
 
 pub(super) async fn rotate(options: &Rotate) -> anyhow::Result<()> {
-    let generation = options.fleet.open().await?.rotate().await?;
+    let generation = options.fleet.open().await?.rotate(!options.forget).await?;
     print(&format!("tickets are made under key {generation} now\n"))
 }
