@@ -19,12 +19,12 @@ use tokio::time::{Instant, interval, sleep, sleep_until, timeout};
 
 use self::base::{Base, Picture};
 use self::presence::Presence;
-use crate::config::{Access, FleetFile, OwnBase};
+use crate::config::FleetFile;
 use crate::error::FleetError;
 use crate::files;
 use crate::members;
-use crate::records::{Name, Records};
-use crate::store::{Change, Snapshot, Store, StoreError};
+use crate::records::{Name, OwnBase, Records};
+use crate::store::{Access, Change, Snapshot, Store, StoreError};
 
 /// Between two tries to reach etcd, at first and at most.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));

@@ -9,23 +9,14 @@ use zeroize::Zeroizing;
 
 use crate::error::FleetError;
 use crate::files;
-use crate::records::{Key, Name};
+use crate::records::{Name, OwnBase};
+use crate::store::Access;
 use crate::token::Secret;
 
 /// The name of the file.
 pub const FLEET: &str = "fleet.toml";
 /// Where it is when nobody says.
 pub const FOLDER: &str = "/etc/lasthop";
-
-/// The base on this machine.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct OwnBase {
-    /// Its name in the fleet.
-    pub name: Name,
-    /// Its public key.
-    pub key: Key,
-}
 
 /// The contents of `fleet.toml`.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -53,19 +44,6 @@ pub struct FleetFile {
     /// The base on this machine, where there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub base: Option<OwnBase>,
-}
-
-/// How etcd is reached.
-#[derive(Clone, Debug)]
-pub struct Access {
-    /// Where it is; each is tried until one answers.
-    pub endpoints: Vec<String>,
-    /// The certificates of who may speak for it, in PEM.
-    pub ca: Option<String>,
-    /// Our own certificate and its key, in PEM.
-    pub identity: Option<(String, Secret)>,
-    /// Our user and his password.
-    pub user: Option<(String, Secret)>,
 }
 
 impl FleetFile {

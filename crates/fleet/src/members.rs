@@ -8,8 +8,7 @@ use std::path::{Path, PathBuf};
 use lasthop_daemon::base::Acknowledge;
 use lasthop_hop::seal::PresharedKey;
 
-use crate::config::OwnBase;
-use crate::records::{BaseRecord, Key, MobileRecord, Name, Place, Records};
+use crate::records::{BaseRecord, Key, MobileRecord, Name, OwnBase, Place, Records};
 
 /// The file of members, in a base's folder.
 pub const MEMBERS: &str = "members.toml";

@@ -15,7 +15,7 @@ use serde::de::DeserializeOwned;
 use thiserror::Error;
 
 pub use self::kinds::{
-    AliveRecord, BaseRecord, DrainingRecord, HeldRecord, MobileRecord, RevokedRecord,
+    AliveRecord, BaseRecord, DrainingRecord, HeldRecord, MobileRecord, OwnBase, RevokedRecord,
     SettingsRecord, TicketKey, TicketKeys, TokenRecord,
 };
 pub use self::names::{Key, KeyPathError, Name, NameError, Printable};

@@ -17,8 +17,8 @@ use lasthop_control::grid::printable;
 use lasthop_units::one_line;
 use thiserror::Error as ThisError;
 
-use crate::config::Access;
 use crate::records::{Name, Records};
+use crate::token::Secret;
 
 pub use self::watch::{Change, Changes};
 
@@ -53,6 +53,19 @@ pub enum StoreError {
     /// A lease ended.
     #[error("the lease ran out")]
     LeaseGone,
+}
+
+/// How etcd is reached.
+#[derive(Clone, Debug)]
+pub struct Access {
+    /// Where it is; each is tried until one answers.
+    pub endpoints: Vec<String>,
+    /// The certificates of who may speak for it, in PEM.
+    pub ca: Option<String>,
+    /// Our own certificate and its key, in PEM.
+    pub identity: Option<(String, Secret)>,
+    /// Our user and his password.
+    pub user: Option<(String, Secret)>,
 }
 
 /// A fleet's records in etcd.

@@ -6,11 +6,11 @@ use std::time::Duration;
 use etcd_client::{PutOptions, Txn, TxnOp};
 
 use super::{Fleet, entropy, is_absent, is_there, new_psk, put, whole};
-use crate::config::{Access, FLEET, FleetFile};
+use crate::config::{FLEET, FleetFile};
 use crate::error::FleetError;
 use crate::files;
 use crate::records::{Name, Place, SettingsRecord, TicketKeys, encode};
-use crate::store::{Store, users};
+use crate::store::{Access, Store, users};
 use crate::time::now;
 use crate::token::{Secret, Token};
 

@@ -8,12 +8,12 @@ use etcd_client::Txn;
 use lasthop_daemon::keyfile::{self, Existing};
 
 use super::{Fleet, ROUNDS, delete, is_absent, is_there, none_new, put, taken, unchanged, whole};
-use crate::config::{Access, FLEET, FleetFile, OwnBase};
+use crate::config::{FLEET, FleetFile};
 use crate::error::FleetError;
 use crate::files;
 use crate::members;
-use crate::records::{BaseRecord, Key, Name, Place, Printable, Records};
-use crate::store::Store;
+use crate::records::{BaseRecord, Key, Name, OwnBase, Place, Printable, Records};
+use crate::store::{Access, Store};
 use crate::token::Token;
 
 /// The base's secret key, in its folder.

@@ -54,6 +54,16 @@ pub struct BaseRecord {
     pub user: Option<Printable>,
 }
 
+/// What a base knows itself by.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OwnBase {
+    /// Its name in the fleet.
+    pub name: Name,
+    /// Its public key.
+    pub key: Key,
+}
+
 /// `alive/NAME`: an agent that runs, for as long as its lease.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub struct AliveRecord {
