@@ -86,6 +86,10 @@ struct Agent {
     problems: BTreeMap<String, String>,
     /// The names of ticket keys that the files on disk name.
     tickets: BTreeSet<String>,
+    /// Why the files could not be written, as was said; then that is tried again.
+    unwritten: Option<String>,
+    /// The version of the files after which old keys were removed.
+    cleaned: Option<u64>,
     /// How often the files have changed, for the base's side.
     versions: watch::Sender<u64>,
     pictures: watch::Receiver<Picture>,
@@ -113,6 +117,8 @@ pub async fn run(options: AgentOptions, stop: impl Future<Output = ()>) -> Resul
         records: Records::default(),
         problems: BTreeMap::new(),
         tickets: BTreeSet::new(),
+        unwritten: None,
+        cleaned: None,
         versions,
         pictures,
         presence: Presence::new(options.base.name.clone()),
@@ -193,6 +199,9 @@ impl Agent {
                     self.tell_presence(&store).await?;
                 }
                 _ = ticks.tick() => {
+                    if self.unwritten.is_some() {
+                        self.write_files().await;
+                    }
                     self.tell_presence(&store).await?;
                     self.remove_old_tickets();
                     *wait = BACKOFF.0;
@@ -271,16 +280,24 @@ impl Agent {
         // The disk may take its time.
         let written =
             tokio::task::spawn_blocking(move || files::write_members(&folder, &made)).await;
+        let written =
+            written.map_err(|e| e.to_string()).and_then(|done| done.map_err(|e| e.to_string()));
         match written {
-            Ok(Ok(true)) => {
+            Ok(true) => {
                 self.versions.send_modify(|version| *version += 1);
                 let (bases, mobiles) = (self.records.bases.len(), self.records.mobiles.len());
                 tracing::info!(bases, mobiles, "the base's files have changed");
             }
-            Ok(Ok(false)) => {}
-            Ok(Err(error)) => tracing::error!(%error, "the base's files stay as they are"),
-            Err(error) => tracing::error!(%error, "the base's files stay as they are"),
+            Ok(false) => {}
+            Err(error) => {
+                if self.unwritten.as_ref() != Some(&error) {
+                    tracing::error!(%error, "the base's files stay as they are");
+                }
+                self.unwritten = Some(error);
+                return;
+            }
         }
+        self.unwritten = None;
         for (path, why) in problems {
             self.tell_problem(path, why);
         }
@@ -298,10 +315,12 @@ impl Agent {
 
     /// Removes keys of tickets that the base does not know any more.
     fn remove_old_tickets(&mut self) {
-        let done = self.pictures.borrow().reloaded == Some(*self.versions.borrow());
-        if !done || self.tickets.is_empty() {
+        let version = *self.versions.borrow();
+        let done = self.pictures.borrow().reloaded == Some(version);
+        if !done || self.unwritten.is_some() || self.cleaned == Some(version) {
             return;
         }
+        self.cleaned = Some(version);
         if let Err(error) = files::remove_old_tickets(&self.options.folder, &self.tickets) {
             tracing::debug!(%error, "old keys of tickets stay");
         }

@@ -10,7 +10,7 @@ use crate::config::{FLEET, FleetFile};
 use crate::error::FleetError;
 use crate::files;
 use crate::records::{Name, Place, SettingsRecord, TicketKeys, encode};
-use crate::store::{Access, Store, users};
+use crate::store::{Access, users};
 use crate::time::now;
 use crate::token::{Secret, Token};
 
@@ -131,21 +131,5 @@ impl Fleet {
             }
         }
         Ok(())
-    }
-
-    /// A store for the holder of a token, and what he writes into his `fleet.toml`.
-    pub(super) async fn of_token(token: &Token, at: FleetFile) -> Result<Self, FleetError> {
-        let mut access = at.access().or_else(|_| {
-            // What the token brings is not in files yet.
-            FleetFile { cacert: None, user: None, password_file: None, ..at.clone() }.access()
-        })?;
-        if at.base.is_some() || access.user.is_none() {
-            access.user = token.user.clone().zip(token.password.clone());
-        }
-        if access.ca.is_none() {
-            access.ca = token.ca.clone();
-        }
-        let store = Store::connect_patiently(&access, &at.name).await?;
-        Ok(Self { file: at, store })
     }
 }

@@ -82,6 +82,7 @@ pub async fn join(
         keys
     };
     let base = OwnBase { name: name.clone(), key: Key(*keys.public()) };
+    // An operator's own file stays what it is, and gains a base.
     let brought = file.user.is_none() || file.base.is_some();
     let user = token.user.as_ref().filter(|_| brought).map(|user| user.parse::<Printable>());
     let user = user.transpose().map_err(crate::records::RecordError::Contradiction)?;
@@ -89,9 +90,9 @@ pub async fn join(
     let record = BaseRecord { name, key, peer, hop, via: *via, user };
     record.check()?;
 
-    let fleet = Fleet::of_token(token, file.clone()).await?;
+    let store = Store::connect_patiently(&access(&file, token, brought)?, &token.fleet).await?;
     progress("etcd answers");
-    let records = register(&fleet.store, token, &record).await?;
+    let records = register(&store, token, &record).await?;
     progress(&format!("registered as {} of the fleet {}", base.name, token.fleet));
 
     if brought {
@@ -132,8 +133,20 @@ fn fleet_file(options: &JoinOptions, folder: &Path) -> Result<FleetFile, FleetEr
     })
 }
 
+/// How etcd is reached by what the token brings, which is in no files yet.
+fn access(file: &FleetFile, token: &Token, brought: bool) -> Result<Access, FleetError> {
+    let mut access = file.access()?;
+    if brought {
+        access.endpoints.clone_from(&token.endpoints);
+        access.ca = access.ca.or_else(|| token.ca.clone());
+        access.user = token.user.clone().zip(token.password.clone()).or(access.user);
+    }
+    Ok(access)
+}
+
 /// Writes what the token brings into files, and names them.
 fn write_brought(file: &mut FleetFile, token: &Token, folder: &Path) -> Result<(), FleetError> {
+    file.endpoints.clone_from(&token.endpoints);
     if let Some(ca) = token.ca.as_ref().filter(|_| file.cacert.is_none()) {
         let path = folder.join(CA);
         files::write(&path, ca)?;
