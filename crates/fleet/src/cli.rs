@@ -14,6 +14,8 @@ use lasthop_fleet::commands::Fleet;
 use lasthop_fleet::config::FleetFile;
 
 const STEPS: &str = "\
+From nothing to a fleet:
+
   lasthop fleet init trains --endpoints http://192.0.2.9:2379    make a fleet, and a token
   lasthop fleet join TOKEN --name b1 --peer 192.0.2.1:4434 --hop 192.0.2.1:4433
                                                                  on a base's machine

@@ -7,7 +7,7 @@ mod common;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use common::{Agent, Etcd, FakeBase, block_on, join, joining, name, until};
+use common::{Agent, Etcd, FakeBase, block_on, join, joining, name, patiently, until};
 use etcd_client::{GetOptions, PutOptions};
 use lasthop_daemon::base::Acknowledge;
 use lasthop_fleet::commands::{self, Fleet, MobileOptions};
@@ -38,15 +38,12 @@ fn mobile(n: u16, address: &[&str], folder: &std::path::Path) -> MobileOptions {
 async fn add(fleet: &Fleet, n: u16, folder: &std::path::Path) {
     let address = format!("10.9.{}.{}", n / 250, n % 250 + 1);
     let options = mobile(n, &[&address], folder);
-    // A member that was just killed may have been asked; the next try asks another.
-    for _ in 0..20 {
-        match fleet.add_mobile(&options).await {
-            Ok(_) | Err(FleetError::Taken(_)) => return,
-            Err(FleetError::Store(_)) => tokio::time::sleep(Duration::from_millis(200)).await,
-            Err(error) => panic!("{error}"),
-        }
-    }
-    panic!("etcd does not come back");
+    // One that was asked before its member was killed may have been added all the same.
+    patiently(async || match fleet.add_mobile(&options).await {
+        Err(FleetError::Taken(_)) => Ok(()),
+        result => result.map(drop),
+    })
+    .await;
 }
 
 async fn is_alive(fleet: &Fleet, base: &str) -> bool {

@@ -11,6 +11,7 @@ use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -19,6 +20,7 @@ use lasthop_control::{AssociationReport, Report};
 use lasthop_fleet::agent::{self, AgentOptions};
 use lasthop_fleet::commands::{self, Fleet, JoinOptions, Where};
 use lasthop_fleet::config::FleetFile;
+use lasthop_fleet::error::FleetError;
 use lasthop_fleet::records::Name;
 use lasthop_fleet::token::Token;
 use tokio::sync::oneshot;
@@ -84,9 +86,16 @@ pub(crate) struct Etcd {
     folder: tempfile::TempDir,
 }
 
-/// Ports that nobody has at the moment.
+/// Ports that nobody has at the moment. They are none of those that the kernel gives to whoever connects: in
+/// a member's absence one of these would be taken, even by the attempt to connect with the member itself.
 fn free_ports(count: usize) -> Vec<u16> {
-    let held: Vec<_> = (0..count).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let mut held = Vec::new();
+    while held.len() < count {
+        let n = std::process::id().wrapping_mul(61) + NEXT.fetch_add(1, Ordering::Relaxed);
+        let port = u16::try_from(20_000 + n % 12_000).unwrap();
+        held.extend(TcpListener::bind(("127.0.0.1", port)));
+    }
     held.iter().map(|listener| listener.local_addr().unwrap().port()).collect()
 }
 
@@ -190,9 +199,23 @@ pub(crate) fn joining(token: Token, n: usize, folder: &Path) -> JoinOptions {
 
 /// Joins as the base with this number; its folder.
 pub(crate) async fn join(fleet: &Fleet, n: usize, folder: &Path) -> PathBuf {
-    let options = joining(fleet.token(TTL).await.unwrap(), n, folder);
-    commands::join(&options, |_| {}).await.unwrap();
+    let token = patiently(async || fleet.token(TTL).await).await;
+    let options = joining(token, n, folder);
+    patiently(async || commands::join(&options, |_| {}).await).await;
     options.folder
+}
+
+/// Does it again where etcd, whose members share two processors with everybody else, did not answer.
+pub(crate) async fn patiently<T>(what: impl AsyncFn() -> Result<T, FleetError>) -> T {
+    let start = Instant::now();
+    loop {
+        match what().await {
+            Ok(done) => return done,
+            Err(FleetError::Store(error)) => assert!(start.elapsed() < PATIENCE, "{error}"),
+            Err(error) => panic!("{error}"),
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
 }
 
 /// An agent in this process.
