@@ -114,6 +114,33 @@ fn of_operator(etcd: &Etcd) -> lasthop_fleet::config::FleetFile {
 }
 
 #[test]
+fn a_member_of_etcd_that_hangs_is_left() {
+    let Some(mut etcd) = Etcd::start(3) else { return };
+    block_on(async {
+        let fleet = etcd.fleet().await;
+        let folder = etcd.folder("bases");
+        let mut agents = Vec::new();
+        for n in 0..6 {
+            agents.push(Agent::start(&join(&fleet, n, &folder).await));
+        }
+        until("they know each other", || {
+            agents.iter().all(|agent| agent.members().matches("[[peers]]").count() == 5)
+        })
+        .await;
+        etcd.hang(0);
+        let start = Instant::now();
+        let fleet = patiently(async || Fleet::open(of_operator(&etcd)).await).await;
+        add(&fleet, 1, &etcd.folder("mobiles")).await;
+        until("with one that hangs", || agents.iter().all(|agent| agent.has("# m1"))).await;
+        let took = start.elapsed();
+        println!("{took:?} after one of three members hangs, a mobile is at every base");
+        for agent in agents {
+            agent.stop().await;
+        }
+    });
+}
+
+#[test]
 fn a_lease_that_ended_is_made_anew_and_bad_records_are_left_out() {
     let Some(etcd) = Etcd::start(1) else { return };
     block_on(async {
@@ -162,13 +189,11 @@ fn a_lease_that_ended_is_made_anew_and_bad_records_are_left_out() {
         let problems = fleet.read().await.unwrap().problems;
         assert_eq!(problems.len(), 5, "{problems:?}");
 
-        // Another base's agent comes to serve the mobile: this one does not take it back.
+        // Another base comes to serve the mobile: that it leaves this one changes nothing there.
         let other = br#"{"base":"b5","connections":9,"since":1}"#.to_vec();
         client.put(held.as_str(), other.clone(), Some(PutOptions::new())).await.unwrap();
-        base.serves(&[(&key(1).to_string(), 3)]);
-        tokio::time::sleep(Duration::from_millis(6500)).await;
         base.serves(&[]);
-        tokio::time::sleep(Duration::from_millis(1500)).await;
+        tokio::time::sleep(Duration::from_millis(2500)).await;
         let found = client.get(held.as_str(), None).await.unwrap();
         assert_eq!(found.kvs()[0].value(), other);
         agent.stop().await;

@@ -141,6 +141,12 @@ impl Etcd {
         self.members[member].kill();
     }
 
+    /// It neither ends nor answers from now on.
+    pub(crate) fn hang(&mut self, member: usize) {
+        let id = self.members[member].process.as_ref().unwrap().id().to_string();
+        assert!(Command::new("kill").args(["-STOP", &id]).status().unwrap().success());
+    }
+
     pub(crate) fn kill_all(&mut self) {
         self.members.iter_mut().for_each(Member::kill);
     }
