@@ -34,6 +34,8 @@ pub(super) struct Wanted {
 pub(super) struct Presence {
     base: Name,
     lease: Option<(Lease, Instant)>,
+    /// The number of the last lease: etcd may have it still when nobody keeps it alive any more.
+    last: Option<i64>,
     alive: Option<AliveRecord>,
     held: BTreeMap<Key, Held>,
     counted: Instant,
@@ -56,6 +58,7 @@ impl Presence {
         Self {
             base,
             lease: None,
+            last: None,
             alive: None,
             held: BTreeMap::new(),
             counted: Instant::now(),
@@ -63,9 +66,9 @@ impl Presence {
         }
     }
 
-    /// The lease, while there is one.
+    /// The lease that etcd may have.
     pub(super) fn lease(&self) -> Option<i64> {
-        self.lease.as_ref().map(|(lease, _)| lease.id)
+        self.last
     }
 
     /// Nothing is known any more of what etcd has.
@@ -92,6 +95,7 @@ impl Presence {
             if let Some((lease, _)) = self.lease.take() {
                 self.forget();
                 store.revoke(lease.id).await?;
+                self.last = None;
             }
             return Ok(());
         };
@@ -118,6 +122,7 @@ impl Presence {
             None => {
                 let lease = store.lease(TTL).await?;
                 let id = lease.id;
+                self.last = Some(id);
                 self.lease = Some((lease, Instant::now()));
                 Ok(id)
             }
