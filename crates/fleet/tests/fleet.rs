@@ -38,12 +38,7 @@ fn mobile(n: u16, address: &[&str], folder: &std::path::Path) -> MobileOptions {
 async fn add(fleet: &Fleet, n: u16, folder: &std::path::Path) {
     let address = format!("10.9.{}.{}", n / 250, n % 250 + 1);
     let options = mobile(n, &[&address], folder);
-    // One that was asked before its member was killed may have been added all the same.
-    patiently(async || match fleet.add_mobile(&options).await {
-        Err(FleetError::Taken(_)) => Ok(()),
-        result => result.map(drop),
-    })
-    .await;
+    patiently(async || fleet.add_mobile(&options).await).await;
 }
 
 async fn is_alive(fleet: &Fleet, base: &str) -> bool {
@@ -228,6 +223,18 @@ fn what_must_not_happen_twice_does_not() {
         let failed: Vec<_> = [a, b, c, d, e, f].into_iter().filter_map(Result::err).collect();
         assert_eq!(failed.len(), 5);
         assert!(failed.iter().all(|why| matches!(why, FleetError::Taken(_))), "{failed:?}");
+
+        // What was done is done, for whom the answer did not reach.
+        let again = mobile(20, &["10.9.0.20"], &folder);
+        let made = MobileOptions { key: None, ..again };
+        let first = fleet.add_mobile(&made).await.unwrap();
+        std::fs::remove_file(&first.config).unwrap();
+        let second = fleet.add_mobile(&made).await.unwrap();
+        assert_eq!(first.key, second.key);
+        let more = MobileOptions { address: Vec::new(), ..made };
+        std::fs::remove_file(&second.config).unwrap();
+        assert!(matches!(fleet.add_mobile(&more).await, Err(FleetError::Taken(_))));
+        assert!(second.secret.unwrap().exists(), "a key that is in use is not removed");
 
         let named = |n| MobileOptions {
             name: name("same"),

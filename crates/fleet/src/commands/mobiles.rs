@@ -49,7 +49,7 @@ pub struct AddedMobile {
 }
 
 impl Fleet {
-    /// Adds a mobile, and writes its files.
+    /// Adds a mobile, and writes its files. Whose etcd did not answer may do the same again.
     ///
     /// # Errors
     ///
@@ -62,8 +62,11 @@ impl Fleet {
         if config.symlink_metadata().is_ok() {
             return Err(FleetError::Exists(config));
         }
+        let was_there = secret.symlink_metadata().is_ok();
         let (key, made) = match options.key {
             Some(key) => (key, None),
+            // Left by a try of which nobody knows what came of it.
+            None if was_there => (Key(*keyfile::load(&secret)?.public()), Some(secret.clone())),
             None => {
                 let keys = keyfile::generate().map_err(FleetError::Entropy)?;
                 keyfile::store(&secret, &keys, Existing::Keep)?;
@@ -75,8 +78,9 @@ impl Fleet {
         let records = match self.register_mobile(&mobile).await {
             Ok(records) => records,
             Err(error) => {
-                // A key that nobody knows is of no use.
-                let _ = made.map(fs::remove_file);
+                // A key that nobody knows is of no use; where etcd did not answer it may know it.
+                let refused = !matches!(error, FleetError::Store(_));
+                let _ = made.filter(|_| refused && !was_there).map(fs::remove_file);
                 return Err(error);
             }
         };
@@ -96,7 +100,10 @@ impl Fleet {
         for _ in 0..ROUNDS {
             let Snapshot { records, revision, .. } = self.read().await?;
             taken(&records, &mobile.name, &mobile.key)?;
-            if records.mobiles.contains_key(&mobile.key) {
+            if let Some(there) = records.mobiles.get(&mobile.key) {
+                if there == mobile {
+                    return Ok(records);
+                }
                 return Err(FleetError::Taken(format!("{} is of the fleet already", mobile.name)));
             }
             let others = records.mobiles.values();
