@@ -33,13 +33,13 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     if let Some(BaseCommand::Reload(options)) = &options.command {
         return reload::run(options);
     }
-    let file = options.settings.read()?;
+    let file = options.settings.read()?.with_fleet()?;
     let mut config = BaseConfig::try_from(file.clone())?;
     let stop = daemon::prepare(&options.log)?;
     daemon::reload_on_hangup(&stop)?;
     let shown = options.metrics.bind(&mut config.control, "base")?;
     let settings = options.settings.clone();
-    let source = ConfigSource::new(settings.place(), file, move || settings.read());
+    let source = ConfigSource::new(settings.place(), file, move || settings.read()?.with_fleet());
     let base = Base::bind(config)?.with_source(source);
     let _shown = watch::serve(shown)?;
     for addr in base.places() {

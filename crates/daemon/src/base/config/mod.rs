@@ -1,6 +1,7 @@
 //! A base's configuration.
 
 pub(super) mod allow;
+mod fleet;
 pub(super) mod handoff;
 
 use std::collections::BTreeMap;
@@ -47,6 +48,10 @@ role_settings! {
         /// pre-shared key is a [table](#pre-shared-keys).
         #[flag(long = "allow", value_name = "PUBLIC KEY")]
         pub allow: Option<Vec<AllowEntry>>,
+        /// A file with the members of the base's [fleet](fleet.md), which are served and trusted beside those here: `allow`,
+        /// `[[mobiles]]`, `[[peers]]`, and `fleet_keys` under `[handoff]`.
+        #[arg(skip)]
+        pub fleet: Option<PathBuf>,
         /// Threads that serve mobiles, each with mobiles of its own.
         ///
         /// More than one need the seal to tell mobiles apart, and UDP; split-tcp has one.
@@ -248,7 +253,8 @@ impl TryFrom<BaseFile> for BaseConfig {
                 return Err(ConfigError::Missing { what: "the base's key", how });
             }
         };
-        if seal == SealKind::Noise && allow.is_empty() {
+        let is_of_fleet = file.fleet.is_some();
+        if seal == SealKind::Noise && allow.is_empty() && !is_of_fleet {
             let how = "say `allow = [\"PUBLIC KEY\"]` or --allow KEY, once for each mobile";
             return Err(ConfigError::Missing { what: "a mobile that is served", how });
         }
@@ -277,7 +283,11 @@ impl TryFrom<BaseFile> for BaseConfig {
         };
         let publish = publish::published(file.publish, &allow)?;
         handoff::check_mobiles(&file.mobiles, &allow)?;
-        let handoff = handoff::configured(file.handoff, file.peers, &file.mobiles, seal)?;
+        // The first base of a fleet has no other yet, or no mobile.
+        let is_alone = is_of_fleet && (file.peers.is_empty() || file.mobiles.is_empty());
+        let settings = file.handoff.filter(|_| !is_alone);
+        let peers = if is_alone { Vec::new() } else { file.peers };
+        let handoff = handoff::configured(settings, peers, &file.mobiles, seal)?;
         let tun = file.tun.map(BaseTunConfig::try_from).transpose()?;
         if tun.is_some() && (hop != HopKind::Srp || seal == SealKind::None) {
             let why = "`[tun]` is of hop = \"srp\" with the seal: no other carries packets, and \

@@ -275,13 +275,11 @@ impl NodeWires<'_> {
                 self.around.spoiled.insert(conn);
                 return (conn, Dumped::Lost);
             }
-            if !self.around.has_packets(self.sockets.name, flow) {
-                // Another base has taken it over, and has all that comes of it.
-                return (conn, Dumped::Lost);
-            }
             self.around.dumped += 1;
+            let is_own = self.around.has_packets(self.sockets.name, flow);
             let wired = &mut self.around.flows[flow].1;
-            if wired.up_ended {
+            // Where another base has taken it over that has all that comes of it.
+            if wired.up_ended && is_own {
                 // The fixed host's last bytes have come, and nobody has read them.
                 let rest = bytes(conn, false, wired.down, REST);
                 (wired.down, wired.down_ended) = (wired.down + REST, true);
