@@ -72,7 +72,7 @@ impl Run {
         run.world.around.mode = Mode::Migrate;
         run.world = run.world.into_fleet();
         run.deaths = Some(Seed::from_u64(seed).stream("deaths"));
-        run.world.around.forging = if seed % 3 == 0 { 0.4 } else { 0.0 };
+        run.world.around.forging = if seed.is_multiple_of(3) { 0.4 } else { 0.0 };
         (run.fragile, run.unready) = (0.0, 0.0);
         run
     }
