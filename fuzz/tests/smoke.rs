@@ -325,7 +325,7 @@ fn images_of_connections() {
     ]
     .concat();
     let whole = [
-        &[4][..],
+        &[5][..],
         &ends,
         &[0, 1, 0xb4, 0x0b, 1, 7, 9, 1, 1],
         &number.repeat(2),
@@ -338,6 +338,8 @@ fn images_of_connections() {
         &text(b"cubic"),
         &[1],
         &began,
+        &number,
+        &[1],
         &number,
     ]
     .concat();

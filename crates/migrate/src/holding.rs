@@ -139,6 +139,11 @@ impl HeldFlow {
         self.holding.slots.set_control(self.slot, control);
     }
 
+    /// Nothing of it leaves from here on.
+    pub fn mute(&self) {
+        self.set_control(Control { mute: true, ..Self::CONTROL });
+    }
+
     /// From here on so much may be acknowledged.
     pub fn tell(&self, told: Told) {
         self.holding.slots.tell(self.slot, told);

@@ -58,13 +58,6 @@ impl Wired {
         let flags = [u8::from(self.up_ended), u8::from(self.down_ended), u8::from(self.accepted)];
         [&self.up.to_be_bytes()[..], &self.down.to_be_bytes()[..], &flags].concat()
     }
-
-    pub(crate) fn decode(bytes: &[u8]) -> Self {
-        let number = |at: usize| bytes[at..at + 8].try_into().map(usize::from_be_bytes);
-        let (up, down) = (number(0).expect("eight"), number(8).expect("eight"));
-        let [up_ended, down_ended, accepted] = [16, 17, 18].map(|at: usize| bytes[at] != 0);
-        Self { up, up_ended, down, down_ended, accepted }
-    }
 }
 
 /// A connection as the mobile's application knows it.

@@ -36,11 +36,11 @@ impl<A, I: Copy + Eq> Restoring<A, I> {
         }
     }
 
-    /// The session is over.
+    /// The session is over here.
     pub(super) fn end(&mut self) {
         self.over = true;
         for restored in &mut self.connections {
-            restored.ended = Some(Ended::Reset);
+            restored.ended = Some(Ended::Abandoned);
         }
     }
 }

@@ -225,4 +225,6 @@ pub enum Ended {
     Whole,
     /// By a reset, as its wired half is to.
     Reset,
+    /// With its session: as [`Wires::abandon`] has it, since another base may have it.
+    Abandoned,
 }

@@ -324,9 +324,13 @@ impl Wires<PublicKey, BaseAssociationId, Key> for BaseWires<'_> {
             socket.map(|socket| (socket, held)).map_err(|e| e.to_string())
         });
         match socket {
+            Ok((socket, Some(held))) if ended == Some(Ended::Abandoned) => {
+                held.mute();
+                socket.close(&mut self.core.reactor, true);
+            }
             Ok((socket, held)) if ended.is_some() => {
                 drop(held);
-                socket.close(&mut self.core.reactor, ended == Some(Ended::Reset));
+                socket.close(&mut self.core.reactor, ended != Some(Ended::Whole));
             }
             Ok((socket, held)) => {
                 let relay = Relay::continued(conn, socket, taken, read_done);

@@ -53,32 +53,37 @@ pub(super) struct Socket {
     kind: Kind,
     /// Which of the fixed host's connections it is.
     flow: usize,
-    sending: Sending,
+    place: Place,
     reset: bool,
 }
 
-/// What a base's kernel has taken of the mobile's for the fixed host.
+/// How far a base's kernel is with a connection, which another may have been with before.
 #[derive(Clone, Copy, Default, Debug)]
-pub(super) struct Sending {
-    /// So many bytes, of which the fixed host may lack the last ones.
+pub(super) struct Place {
+    /// So many bytes were written for the fixed host, which may lack the last ones.
     written: usize,
     /// The mobile's end is behind them.
     end: bool,
+    /// So many of the fixed host's were taken for the mobile.
+    taken: usize,
+    /// And its end.
+    taken_end: bool,
 }
 
-impl Sending {
-    /// Behind what the fixed host has.
-    fn behind(wired: &Wired) -> Self {
-        Self { written: wired.up, end: wired.up_ended }
+impl Place {
+    fn encode(&self) -> [u8; 5] {
+        let ([a, b], [c, d]) =
+            ((self.written as u16).to_be_bytes(), (self.taken as u16).to_be_bytes());
+        [u8::from(self.end) | u8::from(self.taken_end) << 1, a, b, c, d]
     }
 
-    fn encode(&self) -> [u8; 3] {
-        let [high, low] = (self.written as u16).to_be_bytes();
-        [u8::from(self.end), high, low]
+    fn decode([ends, a, b, c, d]: [u8; 5]) -> Self {
+        let [written, taken] = [[a, b], [c, d]].map(|n| u16::from_be_bytes(n).into());
+        Self { written, end: ends & 1 != 0, taken, taken_end: ends & 2 != 0 }
     }
 
-    fn decode([end, high, low]: [u8; 3]) -> Self {
-        Self { written: u16::from_be_bytes([high, low]).into(), end: end != 0 }
+    fn is_over(&self, wired: &Wired) -> bool {
+        (self.end || wired.up_ended) && self.taken_end
     }
 
     /// The fixed host gets all but so many bytes; of some another base may have sent them before.
@@ -111,8 +116,8 @@ pub(super) struct Sockets {
     pub(super) jobs: VecDeque<Job>,
 }
 
-/// A wired half that was taken out: which of the fixed host's connections, and what it had to send.
-pub(super) type Taken = (usize, ConnId, Sending);
+/// A wired half that was taken out: which of the fixed host's connections, and how far it was.
+pub(super) type Taken = (usize, ConnId, Place);
 
 /// What a base has yet to hear of.
 #[derive(Debug)]
@@ -270,7 +275,7 @@ impl Associations for NodeWires<'_> {
 impl NodeWires<'_> {
     /// What comes of wired halves that were taken out.
     fn dumped(&mut self, taken: Vec<Taken>) -> Vec<(ConnId, Dumped<u64>)> {
-        let dump = |(flow, conn, sending): Taken| {
+        let dump = |(flow, conn, place): Taken| {
             if !self.around.ready {
                 self.around.spoiled.insert(conn);
                 return (conn, Dumped::Lost);
@@ -281,12 +286,13 @@ impl NodeWires<'_> {
             // Where another base has taken it over that has all that comes of it.
             if wired.up_ended && is_own {
                 // The fixed host's last bytes have come, and nobody has read them.
-                let rest = bytes(conn, false, wired.down, REST);
-                (wired.down, wired.down_ended) = (wired.down + REST, true);
+                if !wired.down_ended {
+                    (wired.down, wired.down_ended) = (place.taken + REST, true);
+                }
+                let rest = bytes(conn, false, place.taken, wired.down - place.taken);
                 return (conn, Dumped::Rest(rest));
             }
-            let image =
-                [&flow.to_be_bytes()[..], &[0], &sending.encode(), &wired.encode()].concat();
+            let image = [&flow.to_be_bytes()[..], &[0], &place.encode()].concat();
             (conn, Dumped::Image(image))
         };
         taken.into_iter().map(dump).collect()
@@ -311,47 +317,45 @@ impl NodeWires<'_> {
                 return None;
             }
             // What the mobile does not have the fixed host was never acknowledged.
-            let (down, down_ended) = (orphan.received as usize, orphan.received_end);
-            let held = Wired { down, down_ended, ..*wired };
             let (up, up_end) = (wired.up as u64, wired.up_ended);
-            let sending = Sending::behind(wired).encode();
-            let image = [&flow.to_be_bytes()[..], &[1], &sending, &held.encode()].concat();
+            let place = Place {
+                written: wired.up,
+                end: up_end,
+                taken: orphan.received as usize,
+                taken_end: orphan.received_end,
+            };
+            let image = [&flow.to_be_bytes()[..], &[1], &place.encode()].concat();
             Some(Reclaimed { local: bound(), remote: bound(), up, up_end, image })
         };
         orphans.into_iter().map(reclaim).collect()
     }
 
     /// Wired halves that are made anew, by the fixed host's connections.
-    fn made(&mut self, images: Vec<Vec<u8>>) -> Vec<Option<(usize, Sending)>> {
+    fn made(&mut self, images: Vec<Vec<u8>>) -> Vec<Option<(usize, Place)>> {
         let make = |image: Vec<u8>| {
             let (flow, image) = image.split_first_chunk().expect("its number");
             let flow = usize::from_be_bytes(*flow);
             let (taken, image) = image.split_first().expect("whether it was taken over");
-            let (sending, image) = image.split_first_chunk().expect("what it has to send");
-            let (conn, wired) = &mut self.around.flows[flow];
+            let place = image.try_into().map(Place::decode).expect("how far it is");
+            let (conn, _) = self.around.flows[flow];
             if !self.around.ready {
-                self.around.spoiled.insert(*conn);
+                self.around.spoiled.insert(conn);
                 return None;
             }
             self.around.taken += usize::from(*taken);
-            let Wired { down, down_ended, .. } = Wired::decode(image);
-            // Where bases take over, one may have gone on meanwhile; what the mobile does not have is sent again.
-            let is_last = (down, down_ended) == (wired.down, wired.down_ended);
-            assert!(is_last || self.around.fleet, "two bases use {conn}");
-            (wired.down, wired.down_ended) = (down, down_ended);
             self.around.owners.insert(flow, self.sockets.name);
-            Some((flow, Sending::decode(*sending)))
+            Some((flow, place))
         };
         images.into_iter().map(make).collect()
     }
 
     fn add(&mut self, conn: ConnId, at: At, kind: Kind, flow: usize) {
-        self.add_with(conn, at, kind, (flow, Sending::default()));
+        self.add_with(conn, at, kind, (flow, Place::default()));
     }
 
-    fn add_with(&mut self, conn: ConnId, at: At, kind: Kind, (flow, sending): (usize, Sending)) {
+    fn add_with(&mut self, conn: ConnId, at: At, kind: Kind, (flow, place): (usize, Place)) {
         let socket = self.around.socket();
-        let new = Socket { conn, at: Some(at), kind, flow, sending, reset: false };
+        let new = Socket { conn, at: Some(at), kind, flow, place, reset: false };
         self.sockets.all.insert(socket, new);
         let before = self.sockets.names.insert((at, conn), socket);
         assert_eq!(before, None, "two wired halves of {conn}");
@@ -363,8 +367,8 @@ impl NodeWires<'_> {
         let wired = Wired { up_ended: true, down_ended: true, ..Wired::default() };
         self.around.flows.push((conn, wired));
         let kind = Kind::Relays;
-        let (at, sending) = (None, Sending::default());
-        let new = Socket { conn, at, kind, flow, sending, reset: false };
+        let (at, place) = (None, Place { end: true, taken_end: true, ..Place::default() });
+        let new = Socket { conn, at, kind, flow, place, reset: false };
         self.sockets.all.insert(socket, new);
         socket
     }
@@ -420,7 +424,7 @@ impl NodeWires<'_> {
 
     /// Bytes pass between a wired half here and the fixed host.
     pub(super) fn relay(&mut self, conn: ConnId, up: usize, down: usize, app: Option<&App>) {
-        let Some((at, socket, &Socket { flow, mut sending, .. })) = self.relaying(conn) else {
+        let Some((at, socket, &Socket { flow, mut place, .. })) = self.relaying(conn) else {
             return;
         };
         if !self.around.has_packets(self.sockets.name, flow) {
@@ -429,42 +433,58 @@ impl NodeWires<'_> {
         let (_, mut wired) = self.around.flows[flow];
         let fleet = self.around.fleet;
         let Some((session, hop)) = self.session(at) else { return };
-        let (piece, from) = (session.received(hop, conn), sending.written);
+        let (piece, from) = (session.received(hop, conn), place.written);
         let n = piece.len().min(up);
         assert_eq!(piece[..n], bytes(conn, true, from, n), "{conn} up at {from}");
         session.consume(hop, conn, n);
-        sending.written += n;
+        place.written += n;
         if session.recv_state(hop, conn) == RecvState::Finished {
-            sending.end = true;
+            place.end = true;
             let whole = app.is_some_and(|app| app.finished && app.written == from + n);
             assert!(whole, "{conn} ends early: {app:?}");
         }
         // Some of it the fixed host acknowledges later.
-        sending.send(&mut wired, if up == usize::MAX { 0 } else { up / 3 });
-        if !wired.down_ended
-            && let Ok(n) = session.write(hop, conn, &bytes(conn, false, wired.down, down))
+        place.send(&mut wired, if up == usize::MAX { 0 } else { up / 3 });
+        // What another base has taken, and the mobile has not, is sent again.
+        let new = if wired.down_ended { 0 } else { down };
+        let most = wired.down - place.taken + new;
+        if !place.taken_end
+            && let Ok(n) = session.write(hop, conn, &bytes(conn, false, place.taken, most))
         {
-            wired.down += n;
+            place.taken += n;
+            wired.down = wired.down.max(place.taken);
+            if wired.down_ended && place.taken == wired.down {
+                place.taken_end = true;
+                session.finish(hop, conn);
+            }
         }
         if fleet {
-            let behind = sending.written.saturating_sub(wired.up) as u64;
+            let behind = place.written.saturating_sub(wired.up) as u64;
             session.release(hop, conn, behind, wired.up_ended);
         }
         self.around.flows[flow].1 = wired;
         if let Some(known) = self.sockets.all.get_mut(&socket) {
-            known.sending = sending;
+            known.place = place;
         }
     }
 
     /// The fixed host ends its direction, if its wired half is in use here.
     pub(super) fn end(&mut self, conn: ConnId) {
-        let Some((at, _, &Socket { flow, .. })) = self.relaying(conn) else { return };
+        let Some((at, socket, &Socket { flow, place, .. })) = self.relaying(conn) else { return };
         if !self.around.has_packets(self.sockets.name, flow) {
             return;
         }
-        self.around.flows[flow].1.down_ended = true;
+        let wired = &mut self.around.flows[flow].1;
+        wired.down_ended = true;
+        if place.taken < wired.down {
+            // That comes first.
+            return;
+        }
         if let Some((session, mut hop)) = self.session(at) {
             session.finish(&mut hop, conn);
+        }
+        if let Some(known) = self.sockets.all.get_mut(&socket) {
+            known.place.taken_end = true;
         }
     }
 
@@ -507,7 +527,7 @@ impl NodeWires<'_> {
         let Some(socket) = self.sockets.take(n) else { return };
         if !socket.reset && self.around.has_packets(self.sockets.name, socket.flow) {
             // The kernel goes on with what it has.
-            socket.sending.send(&mut self.around.flows[socket.flow].1, 0);
+            socket.place.send(&mut self.around.flows[socket.flow].1, 0);
         }
     }
 
@@ -530,7 +550,7 @@ impl NodeWires<'_> {
 
 impl Wires<u32, At, u64> for NodeWires<'_> {
     /// Which of the fixed host's connections it is, and what is yet to be sent to it.
-    type Made = (usize, Sending);
+    type Made = (usize, Place);
 
     fn link(&mut self, base: u32, _session: SessionId) -> Option<At> {
         let id = At { pair: self.around.pair(), link: true };
@@ -567,8 +587,7 @@ impl Wires<u32, At, u64> for NodeWires<'_> {
 
     fn fate(&self, _mobile: u32, socket: u64) -> Option<Fate> {
         let socket = self.sockets.all.get(&socket)?;
-        let (_, wired) = self.around.flows[socket.flow];
-        let over = (socket.sending.end || wired.up_ended) && wired.down_ended;
+        let over = socket.place.is_over(&self.around.flows[socket.flow].1);
         if !matches!(socket.kind, Kind::Relays) || over {
             return None;
         }
@@ -588,7 +607,7 @@ impl Wires<u32, At, u64> for NodeWires<'_> {
 
     fn is_write_done(&self, socket: u64) -> bool {
         let socket = self.sockets.all.get(&socket);
-        socket.is_some_and(|of| of.sending.end || self.around.flows[of.flow].1.up_ended)
+        socket.is_some_and(|of| of.place.end || self.around.flows[of.flow].1.up_ended)
     }
 
     fn attach(&mut self, socket: u64, name: Name<At>) {
@@ -611,9 +630,9 @@ impl Wires<u32, At, u64> for NodeWires<'_> {
         let Some(socket) = self.sockets.take(socket) else { return };
         let is_own = self.around.has_packets(self.sockets.name, socket.flow);
         let wired = &mut self.around.flows[socket.flow].1;
-        let over = (socket.sending.end || wired.up_ended) && wired.down_ended;
+        let over = socket.place.is_over(wired);
         if over && is_own {
-            socket.sending.send(wired, 0);
+            socket.place.send(wired, 0);
         }
         // A base that was restarted may have connected anew.
         let is_only = self.around.flows_of(socket.conn).count() == 1;
@@ -647,8 +666,8 @@ impl Wires<u32, At, u64> for NodeWires<'_> {
     ) -> Option<Vec<(ConnId, Dumped<u64>)>> {
         assert_eq!(mobile, MOBILE);
         let take = |(socket, conn)| {
-            let Socket { flow, sending, .. } = self.sockets.take(socket).expect("it is here");
-            (flow, conn, sending)
+            let Socket { flow, place, .. } = self.sockets.take(socket).expect("it is here");
+            (flow, conn, place)
         };
         let taken: Vec<Taken> = leaving.into_iter().map(take).collect();
         if self.around.slow {
@@ -663,7 +682,7 @@ impl Wires<u32, At, u64> for NodeWires<'_> {
         session: SessionId,
         mobile: u32,
         images: Vec<Vec<u8>>,
-    ) -> Option<Vec<Option<(usize, Sending)>>> {
+    ) -> Option<Vec<Option<(usize, Place)>>> {
         assert_eq!(mobile, MOBILE);
         if self.around.slow {
             self.sockets.jobs.push_back(Job::Restore(session, images));
@@ -687,7 +706,7 @@ impl Wires<u32, At, u64> for NodeWires<'_> {
         Some(self.reclaimed(orphans.to_vec()))
     }
 
-    fn install(&mut self, id: At, Restored { conn, ended, .. }: Restored, made: (usize, Sending)) {
+    fn install(&mut self, id: At, Restored { conn, ended, .. }: Restored, made: (usize, Place)) {
         let flow = made.0;
         let spoiled = self.around.spoiled.contains(&conn);
         if ended.is_none() {
@@ -700,7 +719,10 @@ impl Wires<u32, At, u64> for NodeWires<'_> {
                 (*up, *up_ended) = ((*up).max(made.1.written), true);
             }
             Some(Ended::Whole) => {}
-            Some(Ended::Reset) => assert!(spoiled, "{conn} is reset at {}", self.sockets.name),
+            Some(Ended::Abandoned) if self.around.fleet => {}
+            Some(Ended::Reset | Ended::Abandoned) => {
+                assert!(spoiled, "{conn} is reset at {}", self.sockets.name);
+            }
         }
     }
 
