@@ -195,7 +195,7 @@ impl Wires<SocketAddr, Way, u64> for Surrogates {
         match ended {
             None => self.add(Half { name: Some((id, conn)), ..half }),
             Some(Ended::Whole) => self.add(Half { over: true, ..half }),
-            Some(Ended::Reset) => self.abort(half),
+            Some(Ended::Reset | Ended::Abandoned) => self.abort(half),
         }
     }
 
