@@ -270,6 +270,11 @@ impl Run {
         let Some(conn) = self.mobile.table.get(id).filter(|conn| conn.hears()) else { return };
         let hop = &self.stations[self.at].pair.mobile;
         let here = conn.stream.and_then(|stream| hop.snapshot(stream));
+        let is_over = |stream| hop.recv_state(stream) == RecvState::Finished;
+        if here.is_none() && conn.stream.is_some_and(is_over) {
+            // All has come, and the mobile has yet to hear that its stream is over.
+            return;
+        }
         let came = here.as_ref().map_or(0, |s| s.received.saturating_sub(conn.heard.into()));
         let ended = conn.has_end() || here.is_some_and(|s| s.recv_ended);
         let has = conn.recv_base + came + u64::from(ended);
