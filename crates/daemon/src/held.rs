@@ -13,7 +13,7 @@ use lasthop_session::{ConnId, Session};
 use lasthop_units::{Duration, Time};
 
 use crate::fleet::FleetKeys;
-use crate::upward::{Ends, Upward};
+use crate::upward::{Relayed, Upward};
 
 /// A receiver acknowledges every second segment (RFC 5681 section 4.2): less is worth an acknowledgement only where nothing
 /// more is on its way to the mobile.
@@ -128,14 +128,14 @@ impl Held {
         self.tell();
     }
 
-    /// Time has passed.
-    pub(crate) fn handle_timeout(&mut self, now: Time) {
+    /// Time has passed. Whether the relay is to be [followed](Self::follow).
+    pub(crate) fn handle_timeout(&mut self, now: Time) -> bool {
         if self.opened + OPENING_MAX <= now {
             self.end_opening();
         }
         self.hold.handle_timeout(now);
-        self.upward.handle_timeout(now);
         self.tell();
+        self.upward.handle_timeout(now)
     }
 
     /// The mobile knows that the connection stands: the fixed host may know it as well.
@@ -159,10 +159,11 @@ impl Held {
         session: &mut Session,
         hop: &mut impl Streams,
         id: ConnId,
-        (socket, ends): (&Socket, Ends),
+        (socket, relayed): (&Socket, Relayed),
     ) {
-        if self.can_go_on {
-            let (behind, end) = self.upward.look(now, &socket.fd, ends);
+        if self.can_go_on
+            && let Some((behind, end)) = self.upward.look(now, &socket.fd, relayed)
+        {
             session.release(hop, id, behind, end);
         }
     }

@@ -10,7 +10,7 @@ use lasthop_kernel::tcp::{self, Moved, Socket};
 use lasthop_kernel::turn::Source;
 
 use crate::held::Held;
-use crate::upward::Ends;
+use crate::upward::Relayed;
 
 /// Bytes that one connection may move in one direction in one turn of the loop, so that a fast one
 /// does not keep the others waiting.
@@ -141,8 +141,9 @@ impl Relay {
         if let Some(held) = &mut self.held {
             held.on_read(now, self.to_hop + u64::from(self.read_done));
             held.advance(now, session, hop, self.id);
-            let ends = Ends { written: self.write_done, read: self.read_done };
-            held.follow(now, session, hop, self.id, (&self.socket, ends));
+            let (written_end, read_end) = (self.write_done, self.read_done);
+            let relayed = Relayed { written: self.from_hop, written_end, read_end };
+            held.follow(now, session, hop, self.id, (&self.socket, relayed));
         }
         more_up || more_down
     }

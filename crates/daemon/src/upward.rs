@@ -12,18 +12,22 @@ const LOOK_LAST: Duration = Duration::from_millis(640);
 /// A connection that is over both ways is left to the kernel when the fixed host has acknowledged nothing for so long.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Which directions of a connection are over for its relay.
+/// How far a connection's relay is.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Ends {
-    /// The mobile's end was passed on to the kernel.
-    pub(crate) written: bool,
+pub(crate) struct Relayed {
+    /// Bytes that were passed on to the kernel.
+    pub(crate) written: u64,
+    /// The mobile's end was, too.
+    pub(crate) written_end: bool,
     /// The fixed host's was passed on to the mobile.
-    pub(crate) read: bool,
+    pub(crate) read_end: bool,
 }
 
 /// What of one connection the kernel is known to have yet to hear of, and when to look again.
 #[derive(Debug)]
 pub(crate) struct Upward {
+    /// What was written when it was looked last.
+    written: u64,
     waiting: u32,
     /// When that last became less, or more was written.
     changed: Time,
@@ -33,12 +37,12 @@ pub(crate) struct Upward {
 
 impl Upward {
     pub(crate) fn new(now: Time) -> Self {
-        Self { waiting: 0, changed: now, pause: LOOK_FIRST, next: None }
+        Self { written: 0, waiting: 0, changed: now, pause: LOOK_FIRST, next: None }
     }
 
-    /// The relay is to be looked at now, if it is due.
-    pub(crate) fn handle_timeout(&mut self, now: Time) {
-        self.next = self.next.filter(|at| now < *at);
+    /// Whether there may be more to know now.
+    pub(crate) fn handle_timeout(&mut self, now: Time) -> bool {
+        self.next.take_if(|at| *at <= now).is_some()
     }
 
     /// When there may be more to know.
@@ -46,22 +50,33 @@ impl Upward {
         self.next
     }
 
-    /// How many of the bytes that were written the fixed host lacks, and whether it has their end.
-    pub(crate) fn look(&mut self, now: Time, fd: &OwnedFd, ends: Ends) -> (u64, bool) {
+    /// How many of the bytes that were written the fixed host lacks, and whether it has their end; nothing where that is
+    /// known. Of a connection that only brings bytes down the kernel is asked nothing.
+    pub(crate) fn look(
+        &mut self,
+        now: Time,
+        fd: &OwnedFd,
+        relayed: Relayed,
+    ) -> Option<(u64, bool)> {
+        let Relayed { written, written_end, read_end } = relayed;
+        if self.waiting == 0 && self.written == written && !written_end {
+            return None;
+        }
+        self.written = written;
         // The end counts as one byte.
         let waiting = sockopt::unacknowledged(fd.as_fd()).unwrap_or_default();
         if waiting != self.waiting {
             (self.waiting, self.changed, self.pause) = (waiting, now, LOOK_FIRST);
         }
         self.next = None;
-        if waiting == 0 || (ends.written && ends.read && self.is_hopeless(now, fd)) {
-            return (0, ends.written);
+        if waiting == 0 || (written_end && read_end && self.is_hopeless(now, fd)) {
+            return Some((0, written_end));
         }
         self.next = Some(now + self.pause);
         if self.changed < now {
             self.pause = (self.pause * 2).min(LOOK_LAST);
         }
-        ((waiting - u32::from(ends.written)).into(), false)
+        Some(((waiting - u32::from(written_end)).into(), false))
     }
 
     /// The rest of a connection that is over both ways comes to nobody, or is the kernel's to bring.

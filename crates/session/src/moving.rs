@@ -47,12 +47,20 @@ impl Conn {
     }
 
     /// Takes in what the old stream held, of which the peer presumably had all before `presumed`. Stream
-    /// offsets become the connection's: the messages at its start do not count.
-    pub(crate) fn unload(&mut self, stream: StreamId, state: StreamState, presumed: Option<u64>) {
+    /// offsets become the connection's: the messages at its start do not count. With `retains` some of it may
+    /// be what the peer has and may lose.
+    pub(crate) fn unload(
+        &mut self,
+        stream: StreamId,
+        state: StreamState,
+        presumed: Option<u64>,
+        retains: bool,
+    ) {
         let unsent = self.unsent.take();
         let (said, heard) = (u64::from(self.said), u64::from(self.heard));
         let rest = self.rest.get_or_insert_default();
         (rest.left, rest.presumed, rest.tentative) = (None, None, None);
+        rest.retains |= retains;
         // Of what was sent early a base without the session takes nothing, whatever its transport says.
         if rest.early.take().is_none() {
             let mut kept = state.send;

@@ -496,9 +496,11 @@ impl<H: Hop, W> Core<H, W> {
         let now = self.now;
         if let Some(held) = self.held(key) {
             held.armed = None;
-            held.handle_timeout(now);
+            let follows = held.handle_timeout(now);
             self.arm_held(key);
-            self.enqueue(key);
+            if follows {
+                self.enqueue(key);
+            }
         }
     }
 

@@ -217,24 +217,23 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
             }
             Message::Superseded { .. } => self.fence(now, session, holder),
             Message::Refuse(Reason::Busy) => {}
-            // It has given the session to another base, which does not know either.
-            Message::Moved { to, since } => {
-                let to = A::from_name(to).filter(|to| *to != self.addr && *to != holder);
-                let to = to.filter(|to| self.authority.is_base(*to));
-                let (since, until) = (*since, fence.until);
+            // It has given the session away, or does not have it.
+            Message::Committed { .. } | Message::Moved { .. } | Message::Refuse(_) => {
+                let until = fence.until;
                 self.fences.remove(session, holder);
-                if let Some(to) = to {
-                    let warrant = self.warrant(session, to);
+                self.events.push_back(BaseEvent::Fenced { session });
+                if let Message::Moved { to, since } = message
+                    && let Some(to) = A::from_name(to)
+                    && to != self.addr
+                    && to != holder
+                    && self.authority.is_base(to)
+                {
+                    // That one does not know either.
+                    let (warrant, since) = (self.warrant(session, to), *since);
                     let fence = Fence { holder: to, attempt, since, warrant, next: now, until };
                     self.fences.insert(session, fence, self.config.sessions_max);
                     self.fence(now, session, to);
                 }
-                self.events.push_back(BaseEvent::Fenced { session });
-            }
-            // It has given the session here, or does not have it.
-            Message::Committed { .. } | Message::Refuse(_) => {
-                self.fences.remove(session, holder);
-                self.events.push_back(BaseEvent::Fenced { session });
             }
             _ => return false,
         }

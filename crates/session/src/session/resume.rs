@@ -207,10 +207,7 @@ impl Session {
         };
         let retains = self.table.ticket(id).is_some();
         let Some(conn) = self.table.get_mut(id) else { return false };
-        conn.unload(stream, state, presumed);
-        if retains && let Some(rest) = &mut conn.rest {
-            rest.retains = true;
-        }
+        conn.unload(stream, state, presumed, retains);
         if conn.rest.as_ref().is_some_and(|rest| rest.len() as u64 > self.config.kept_max.get()) {
             self.abort(hop, id, ResetReason::Policy);
             return false;

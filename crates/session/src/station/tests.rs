@@ -19,8 +19,10 @@ use crate::handoff::tests::{App, ID, MOBILE, MS, bytes, target};
 use crate::handoff::{Config, Mobile, MobileEvent};
 use crate::memory::{Limits, Pair};
 use crate::{Orphan, Session, Ticket};
-use node::{At, Death, Node};
+use around::{Around, Death};
+use node::{At, Node};
 
+mod around;
 mod bounds;
 mod dead;
 mod node;
@@ -63,7 +65,7 @@ struct Roaming {
     ways: BTreeMap<u32, (usize, bool)>,
     /// The base that the mobile's hop leads to.
     at: u32,
-    around: node::Around,
+    around: Around,
     nodes: Vec<Node>,
     flying: Vec<Flight>,
     apps: BTreeMap<ConnId, App>,
@@ -97,7 +99,7 @@ impl Roaming {
             mobile: Mobile::with_granter(Config::mobile(), ID, 1, Toy { own: MOBILE }),
             ways: BTreeMap::new(),
             at: 1,
-            around: node::Around::new(mode, limits),
+            around: Around::new(mode, limits),
             nodes: (1..=3).map(|base| Node::new(base, None)).collect(),
             flying: vec![],
             apps: BTreeMap::new(),

@@ -15,14 +15,9 @@ impl BaseFile {
     ///
     /// The file cannot be read, or has settings that are this base's own.
     pub fn with_fleet(self) -> Result<Self, ConfigError> {
-        match &self.fleet {
-            None => Ok(self),
-            Some(path) => {
-                let members = config::load(path)?;
-                let path = path.clone();
-                self.join(&path, members)
-            }
-        }
+        let Some(path) = self.fleet.clone() else { return Ok(self) };
+        let members = config::load(&path)?;
+        self.join(&path, members)
     }
 
     fn join(mut self, path: &Path, mut members: Self) -> Result<Self, ConfigError> {
@@ -42,9 +37,11 @@ impl BaseFile {
             return Err(ConfigError::Contradiction(why));
         }
         let own = self.allow.get_or_insert_default();
-        let new = allow.into_iter().filter(|entry| !own.iter().any(|o| o.0.key == entry.0.key));
-        let new: Vec<_> = new.collect();
-        own.extend(new);
+        for entry in allow {
+            if !own.iter().any(|known| known.0.key == entry.0.key) {
+                own.push(entry);
+            }
+        }
         self.mobiles.extend(mobiles);
         self.peers.extend(peers);
         if let Some(handoff) = &mut self.handoff
