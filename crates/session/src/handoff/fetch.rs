@@ -115,12 +115,13 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
     fn drop_outdone(&mut self, session: SessionId, mobile: A) {
         let Some(entry) = self.sessions.get_mut(&session) else { return };
         match &mut entry.role {
-            Role::Serving | Role::Rebuilding(_) => {
-                self.events.push_back(BaseEvent::Over { session, mobile });
-            }
-            Role::Leaving(leaving) => {
+            Role::Leaving(leaving) if leaving.state.is_some() => {
                 let state = leaving.state.take();
                 self.expire(state);
+            }
+            // Until its state is here the world has all of it.
+            Role::Serving | Role::Rebuilding(_) | Role::Leaving(_) => {
+                self.events.push_back(BaseEvent::Over { session, mobile });
             }
             _ => {}
         }

@@ -642,6 +642,7 @@ where
         session: SessionId,
         mobile: A,
     ) {
+        self.delayed.remove(&session);
         self.end_leaving(world, |leaving| leaving.session == session);
         self.end_elsewhere(world, now, session);
         self.discard_deferred(world, session);
