@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use lasthop_units::Time;
 use lasthop_wire::mhp::handoff::{SessionId, Warrant};
 
-use super::Address;
+use super::{Address, Retry};
 
 /// A base that may still use a session which was taken over from it.
 #[derive(Debug)]
@@ -16,7 +16,8 @@ pub(super) struct Fence<A> {
     pub(super) attempt: u32,
     pub(super) since: u32,
     pub(super) warrant: Option<Warrant>,
-    pub(super) next: Time,
+    /// When it is asked again.
+    pub(super) retry: Retry,
     pub(super) until: Time,
 }
 
@@ -35,12 +36,12 @@ impl<A> Default for Fences<A> {
 impl<A: Address> Fences<A> {
     /// When to ask again for that session.
     pub(super) fn deadline(&self, session: SessionId) -> Option<Time> {
-        self.all.get(&session)?.iter().map(|fence| fence.next).min()
+        self.all.get(&session)?.iter().map(|fence| fence.retry.next).min()
     }
 
     #[cfg(test)]
     pub(super) fn first(&self) -> Option<Time> {
-        self.all.values().flatten().map(|fence| fence.next).min()
+        self.all.values().flatten().map(|fence| fence.retry.next).min()
     }
 
     pub(super) fn get_mut(&mut self, session: SessionId, holder: A) -> Option<&mut Fence<A>> {

@@ -198,7 +198,12 @@ impl Retry {
 
     /// The request goes out again.
     fn again(&mut self, now: Time, config: &Config) {
+        self.again_within(now, config.retry_max);
+    }
+
+    /// The same, but never later than after `most`.
+    fn again_within(&mut self, now: Time, most: Duration) {
         self.next = now + self.wait;
-        self.wait = self.wait.saturating_mul(2).min(config.retry_max);
+        self.wait = self.wait.saturating_mul(2).min(most);
     }
 }

@@ -14,9 +14,9 @@ use lasthop_wire::mhp::handoff::{
 use super::base::{Base, BaseEvent};
 use super::entry::{Arriving, ArrivingStage, Asked, Doubt, NUMBERS, Recipient, Role};
 use super::fences::Fence;
-use super::{Address, Authority};
+use super::{Address, Authority, Retry};
 
-/// A base that may be dead is asked so often, and for so long.
+/// A base that may be dead is asked at least so often, and for so long.
 const FENCE_EVERY: Duration = Duration::from_secs(30);
 const FENCE_FOR: Duration = Duration::from_secs(3600);
 
@@ -156,7 +156,8 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
         let (holder, mobile) = (arriving.holder, arriving.mobile);
         let warrant = self.warrant(session, holder.addr);
         let (since, until) = (holder.since, now + FENCE_FOR);
-        let fence = Fence { holder: holder.addr, attempt, since, warrant, next: now, until };
+        let retry = Retry::now(now, &self.config);
+        let fence = Fence { holder: holder.addr, attempt, since, warrant, retry, until };
         self.ahead.remove(session);
         self.set(session, attempt, Role::Rebuilding(mobile));
         if let Some(entry) = self.sessions.get_mut(&session) {
@@ -173,7 +174,8 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
     /// Asks bases for what was taken over from them.
     pub(super) fn handle_fences_due(&mut self, now: Time, session: SessionId) {
         let of = self.fences.all.get(&session).into_iter().flatten();
-        let due: Vec<A> = of.filter(|fence| fence.next <= now).map(|fence| fence.holder).collect();
+        let due: Vec<A> =
+            of.filter(|fence| fence.retry.next <= now).map(|fence| fence.holder).collect();
         for holder in due {
             self.fence(now, session, holder);
         }
@@ -184,7 +186,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
         if fence.until <= now {
             return self.fences.remove(session, holder);
         }
-        fence.next = now + FENCE_EVERY;
+        fence.retry.again_within(now, FENCE_EVERY);
         let (attempt, since, warrant) = (fence.attempt, fence.since, fence.warrant.clone());
         let limit = u64::MAX;
         let message =
@@ -198,6 +200,9 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
         let sessions = self.fences.all.iter().filter(|(_, fences)| of(fences));
         let sessions: Vec<SessionId> = sessions.map(|(session, _)| *session).collect();
         for session in sessions {
+            if let Some(fence) = self.fences.get_mut(session, holder) {
+                fence.retry = Retry::now(now, &self.config);
+            }
             self.fence(now, session, holder);
             self.rearm(session);
         }
@@ -212,6 +217,8 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
         }
         match message {
             Message::State { generation, .. } => {
+                // It is there: should either of the next two messages be lost, it is asked soon.
+                fence.retry = Retry::after_progress(now, &self.config);
                 let (generation, warrant) = (*generation, fence.warrant.clone());
                 self.send(holder, session, attempt, Message::Commit { generation, warrant });
             }
@@ -230,7 +237,8 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
                 {
                     // That one does not know either.
                     let (warrant, since) = (self.warrant(session, to), *since);
-                    let fence = Fence { holder: to, attempt, since, warrant, next: now, until };
+                    let retry = Retry::now(now, &self.config);
+                    let fence = Fence { holder: to, attempt, since, warrant, retry, until };
                     self.fences.insert(session, fence, self.config.sessions_max);
                     self.fence(now, session, to);
                 }
