@@ -6,6 +6,7 @@ use lasthop_wire::mhp::handoff::{Message, Pieces, Reason, SessionId, SessionStat
 use super::base::{Base, BaseEvent, moved};
 use super::entry::{Arriving, Asked, Form, Holder, Leaving, NUMBERS, Recipient, Role};
 use super::outbox::{Out, Outgoing, PIECES_MAX};
+use super::take_over::taken_over_in;
 use super::{Address, Authority, Denied};
 
 impl<A: Address, T: Authority<A>> Base<A, T> {
@@ -30,10 +31,15 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
         if attempt < entry.attempt {
             return self.deny(asked, Denied::Outdated);
         }
-        let newer = attempt > entry.attempt;
+        let latest = entry.attempt;
+        let newer = attempt > latest;
         match &mut entry.role {
             Role::Serving | Role::Rebuilding(_) | Role::Failed { holder: None, .. } if newer => {
                 self.freeze(now, session, attempt, wanted, since);
+            }
+            // The mobile has said what it has, and that did not come.
+            Role::Failed { holder: Some(_), .. } if newer && since == taken_over_in(latest) => {
+                self.deny(asked, Denied::For(Reason::Unknown));
             }
             // It could not be had, and the mobile has begun anew here since.
             Role::Failed { holder: Some(holder), .. } if newer && holder.since < since => {

@@ -277,7 +277,7 @@ fn what_went_wrong_once_does_not_again() {
         run(seed, Run::new);
     }
     run(7484, Run::late);
-    for seed in [7544, 8812, 10135, 17718, 21514, 23681] {
+    for seed in [7544, 8812, 10135, 17718, 21514, 23681, 25467] {
         run(seed, Run::mortal);
     }
 }
