@@ -31,14 +31,15 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
         if attempt < entry.attempt {
             return self.deny(asked, Denied::Outdated);
         }
-        let latest = entry.attempt;
-        let newer = attempt > latest;
+        let newer = attempt > entry.attempt;
         match &mut entry.role {
             Role::Serving | Role::Rebuilding(_) | Role::Failed { holder: None, .. } if newer => {
                 self.freeze(now, session, attempt, wanted, since);
             }
             // The mobile has said what it has, and that did not come.
-            Role::Failed { holder: Some(_), .. } if newer && since == taken_over_in(latest) => {
+            Role::Failed { holder: Some(_), .. }
+                if newer && since == taken_over_in(entry.attempt) =>
+            {
                 self.deny(asked, Denied::For(Reason::Unknown));
             }
             // It could not be had, and the mobile has begun anew here since.

@@ -12,7 +12,7 @@ use lasthop_wire::mhp::handoff::{
 };
 
 use super::base::{Base, BaseEvent};
-use super::entry::{Arriving, ArrivingStage, Asked, Doubt, NUMBERS, Recipient, Role};
+use super::entry::{Arriving, ArrivingStage, Asked, Doubt, Holder, NUMBERS, Recipient, Role};
 use super::fences::Fence;
 use super::{Address, Authority, Retry};
 
@@ -154,21 +154,31 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
         let attempt = self.attempt(session);
         let Some(arriving) = self.arriving(session) else { return };
         let (holder, mobile) = (arriving.holder, arriving.mobile);
-        let warrant = self.warrant(session, holder.addr);
-        let (since, until) = (holder.since, now + FENCE_FOR);
-        let retry = Retry::now(now, &self.config);
-        let fence = Fence { holder: holder.addr, attempt, since, warrant, retry, until };
         self.ahead.remove(session);
         self.set(session, attempt, Role::Rebuilding(mobile));
         if let Some(entry) = self.sessions.get_mut(&session) {
-            entry.number = taken_over_in(attempt).max(since.saturating_add(1));
+            entry.number = taken_over_in(attempt).max(holder.since.saturating_add(1));
         }
         self.events.push_back(BaseEvent::Rebuild { state, mobile });
         if holder.addr != self.addr {
-            self.fences.insert(session, fence, self.config.sessions_max);
-            self.handle_fences_due(now, session);
+            self.begin_fence(now, session, holder, attempt, now + FENCE_FOR);
         }
         self.rearm(session);
+    }
+
+    /// Asks a base for what was taken over from it in that handoff, until it answers, and until then at the latest.
+    fn begin_fence(
+        &mut self,
+        now: Time,
+        session: SessionId,
+        Holder { addr: holder, since }: Holder<A>,
+        attempt: u32,
+        until: Time,
+    ) {
+        let (warrant, retry) = (self.warrant(session, holder), Retry::now(now, &self.config));
+        let fence = Fence { holder, attempt, since, warrant, retry, until };
+        self.fences.insert(session, fence, self.config.sessions_max);
+        self.fence(now, session, holder);
     }
 
     /// Asks bases for what was taken over from them.
@@ -236,11 +246,8 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
                     && self.authority.is_base(to)
                 {
                     // That one does not know either.
-                    let (warrant, since) = (self.warrant(session, to), *since);
-                    let retry = Retry::now(now, &self.config);
-                    let fence = Fence { holder: to, attempt, since, warrant, retry, until };
-                    self.fences.insert(session, fence, self.config.sessions_max);
-                    self.fence(now, session, to);
+                    let holder = Holder { addr: to, since: *since };
+                    self.begin_fence(now, session, holder, attempt, until);
                 }
             }
             _ => return false,

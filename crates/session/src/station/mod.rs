@@ -607,9 +607,6 @@ where
                 self.discard(world, now, state);
             }
             BaseEvent::Begins { session, mobile } => {
-                // What was to leave of it, or was elsewhere, is over.
-                self.delayed.remove(&session);
-                self.end_leaving(world, |leaving| leaving.session == session);
                 self.end_elsewhere(world, now, session);
                 // The mobile may have come back from another base since.
                 if !self.machine.is_coming(session) {
@@ -642,8 +639,6 @@ where
         session: SessionId,
         mobile: A,
     ) {
-        self.delayed.remove(&session);
-        self.end_leaving(world, |leaving| leaving.session == session);
         self.end_elsewhere(world, now, session);
         self.discard_deferred(world, session);
         // It may have come for a mobile that has no association here yet.
@@ -663,8 +658,10 @@ where
         }
     }
 
-    /// Whatever of a session is between this base and others is over.
+    /// Whatever of a session was to leave, or is between this base and others, is over.
     fn end_elsewhere(&mut self, world: &mut impl Wires<A, I, S>, now: Time, session: SessionId) {
+        self.delayed.remove(&session);
+        self.end_leaving(world, |leaving| leaving.session == session);
         if let Some((_, sockets)) = self.recall(world, now, session) {
             sockets.into_values().for_each(|socket| world.reset(socket));
         }
