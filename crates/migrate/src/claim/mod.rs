@@ -33,6 +33,10 @@ const BURST: usize = 64;
 const ROOM_PAUSE: Duration = Duration::from_millis(1);
 /// Nobody waits longer.
 const PATIENCE_MAX: Duration = Duration::from_secs(3600);
+/// The share of the patience for those that are silent when others have answered.
+const BESIDE_OTHERS: u32 = 4;
+/// So many times as long as the slowest answer so far the others may take.
+const SLOWER: u32 = 4;
 
 /// A connection that stood at a base which is dead, and what its mobile says of it. Bytes are counted from the first of the
 /// connection in each direction.
@@ -101,8 +105,10 @@ pub enum ClaimError {
 }
 
 /// Asks the fixed hosts of these connections, each of which is another, how far each is; outcomes are in the order of the
-/// claims. Who does not answer is asked again, for as long as `patience` says. Packets for the mobiles must come to this
-/// host, and nothing here may answer them. Blocks, and works in the calling thread's network namespace. Needs
+/// claims. Who does not answer is asked again, for as long as `patience` says if nobody does: a path with a full queue
+/// takes long. Once others have answered, a quarter of it or four times what the slowest of them took is enough, so that
+/// one dead server does not hold up the rest. Packets for the mobiles must come to this host, and nothing here may answer
+/// them. Blocks, and works in the calling thread's network namespace. Needs
 /// `CAP_NET_RAW`.
 ///
 /// # Errors
@@ -112,8 +118,8 @@ pub fn claim_all(claims: &[Claim], patience: Duration) -> Vec<Result<Claimed, Cl
     if claims.is_empty() {
         return Vec::new();
     }
-    match Asking::new(claims) {
-        Ok(asking) => asking.ask(patience),
+    match Asking::new(claims, patience) {
+        Ok(asking) => asking.ask(),
         Err(error) => claims.iter().map(|_| Err(error.clone())).collect(),
     }
 }
@@ -123,6 +129,10 @@ struct Asking<'a> {
     injector: Injector,
     ears: Vec<Ear>,
     answers: Answers<'a>,
+    began: Instant,
+    patience: Duration,
+    /// The last answer came so long after the first question.
+    slowest: Option<Duration>,
 }
 
 /// What has come of questions so far.
@@ -194,7 +204,7 @@ impl Answers<'_> {
 }
 
 impl<'a> Asking<'a> {
-    fn new(claims: &'a [Claim]) -> Result<Self, ClaimError> {
+    fn new(claims: &'a [Claim], patience: Duration) -> Result<Self, ClaimError> {
         let fail = |e: &dyn fmt::Display| ClaimError::NotHere { tried: e.to_string() };
         let injector = Injector::open().map_err(|e| fail(&e))?;
         let addresses = claims.iter().map(|claim| claim.ends().0.ip());
@@ -203,16 +213,17 @@ impl<'a> Asking<'a> {
         let questions: Vec<Question<'_>> = claims.iter().map(Question::new).collect();
         let by_ends = claims.iter().enumerate().map(|(n, claim)| (claim.ends(), n)).collect();
         let open = questions.iter().filter(|question| question.outcome.is_none()).count();
-        Ok(Self { injector, ears, answers: Answers { questions, by_ends, open } })
+        let answers = Answers { questions, by_ends, open };
+        let (began, patience) = (Instant::now(), patience.min(PATIENCE_MAX));
+        Ok(Self { injector, ears, answers, began, patience, slowest: None })
     }
 
-    fn ask(mut self, patience: Duration) -> Vec<Result<Claimed, ClaimError>> {
-        let end = Instant::now() + patience.min(PATIENCE_MAX);
+    fn ask(mut self) -> Vec<Result<Claimed, ClaimError>> {
         let mut pause = FIRST_PAUSE;
         loop {
-            self.send(end);
-            self.listen((Instant::now() + pause).min(end));
-            if self.answers.open == 0 || Instant::now() >= end {
+            self.send();
+            self.listen(pause);
+            if self.answers.open == 0 || Instant::now() >= self.end() {
                 break;
             }
             pause = (pause * 2).min(LONGEST_PAUSE);
@@ -220,14 +231,20 @@ impl<'a> Asking<'a> {
         self.answers.questions.into_iter().map(Question::end).collect()
     }
 
+    /// Who is silent then is not waited for.
+    fn end(&self) -> Instant {
+        let beside = |slowest: Duration| (slowest * SLOWER).max(self.patience / BESIDE_OTHERS);
+        self.began + self.slowest.map_or(self.patience, beside).min(self.patience)
+    }
+
     /// Sends all questions that have no outcome, and hears answers in between.
-    fn send(&mut self, end: Instant) {
+    fn send(&mut self) {
         for n in 0..self.answers.questions.len() {
             if n % BURST == 0 {
                 self.hear();
             }
-            while !self.send_one(n) && Instant::now() < end {
-                self.listen((Instant::now() + ROOM_PAUSE).min(end));
+            while !self.send_one(n) && Instant::now() < self.end() {
+                self.listen(ROOM_PAUSE);
             }
         }
     }
@@ -250,11 +267,12 @@ impl<'a> Asking<'a> {
         true
     }
 
-    /// Listens until then, or until all have answered.
-    fn listen(&mut self, until: Instant) {
+    /// Listens for so long, or until all have answered or are not waited for.
+    fn listen(&mut self, pause: Duration) {
+        let until = Instant::now() + pause;
         loop {
             let more = self.hear();
-            let left = until.saturating_duration_since(Instant::now());
+            let left = until.min(self.end()).saturating_duration_since(Instant::now());
             if self.answers.open == 0 || left.is_zero() {
                 return;
             }
@@ -271,9 +289,13 @@ impl<'a> Asking<'a> {
     /// Takes what has come. `true` if there may be more.
     fn hear(&mut self) -> bool {
         let answers = &mut self.answers;
+        let open = answers.open;
         let mut more = false;
         for ear in &self.ears {
             more |= ear.hear(|packet| answers.hear(packet));
+        }
+        if answers.open < open {
+            self.slowest = Some(self.began.elapsed());
         }
         more
     }

@@ -427,6 +427,26 @@ fn who_does_not_answer_or_cannot_be_asked_is_told_apart() {
     assert!(matches!(ask(&world, &claimable), Err(ClaimError::NotAsked { .. })));
 }
 
+#[test]
+fn who_does_not_answer_does_not_hold_up_the_others() {
+    let Some(mut world) = Testbed::new(Family::V4) else { return };
+    let listener = world.listen();
+    let [mut answers, mut silent] = [Carried::new(&mut world), Carried::new(&mut world)];
+    let _streams = [accept(&listener), accept(&listener)];
+    for carried in [&mut answers, &mut silent] {
+        carried.write(b"heard");
+        wait_until(|| sockopt::unacknowledged(carried.fd.as_fd()).unwrap() == 0);
+    }
+    let claims = [&mut answers, &mut silent].map(|carried| carried.lose_base(&mut world));
+    // A mobile that has sent less than the fixed host has, which is waited for like one that does not answer.
+    let [answers, silent] = claims.map(|claim| Claim { kept: 0, ..claim });
+    let silent = Claim { sent: 4, ..silent };
+    let start = Instant::now();
+    let outcomes = claim_for(&world, &[answers, silent], ASKING);
+    assert!(matches!(&outcomes[..], [Ok(_), Err(ClaimError::Beyond { has: 5, sent: 4 })]));
+    assert!(start.elapsed() < ASKING);
+}
+
 /// Measured, and printed; how long it takes is not asserted.
 #[test]
 fn a_thousand_connections_are_taken_over_together() {

@@ -5,8 +5,8 @@ use std::time::Duration;
 use lasthop_migrate::{self as migrate, Claim, ClaimError, Claimed};
 use lasthop_session::station::Reclaimed;
 
-/// How long fixed hosts may take to say what they have.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// How long fixed hosts may take to say what they have if none does: what is in the queue of a slow path goes first.
+const PATIENCE: Duration = Duration::from_secs(4);
 
 /// Asks the fixed hosts of these connections, where there is a claim, and waits for what they say.
 pub(super) fn reclaim(claims: Vec<Option<Claim>>) -> Vec<Option<Reclaimed>> {
