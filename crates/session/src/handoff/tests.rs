@@ -308,8 +308,12 @@ impl Roaming {
             return;
         };
         let Some(wired) = self.wired.get_mut(&id).filter(|wired| wired.accepted) else { return };
-        wired.down_ended = true;
-        session.finish(&mut self.pairs[*pair].base, id);
+        let hop = &mut self.pairs[*pair].base;
+        // Where two bases have the session after a crash, one of them has the connection.
+        if session.write(hop, id, &[]).is_ok() {
+            wired.down_ended = true;
+            session.finish(hop, id);
+        }
     }
 
     fn upcall(&mut self, base: u32) {
