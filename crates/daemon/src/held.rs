@@ -168,6 +168,11 @@ impl Held {
         }
     }
 
+    /// Another base can take it over.
+    pub(crate) fn can_go_on(&self) -> bool {
+        self.can_go_on
+    }
+
     /// The connection may end from here on: the mobile's application has said so, or nothing of it goes on.
     pub(crate) fn let_end(&mut self) {
         self.control.may_end = true;

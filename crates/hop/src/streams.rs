@@ -192,6 +192,13 @@ pub trait Streams {
         true
     }
 
+    /// Nothing of a stream is [released](Self::release) by and by: the peer need not keep what is acknowledged.
+    fn release_ahead(&mut self, _id: StreamId) {}
+
+    /// Keeps what is sent on a stream until the peer releases it, before that says so. A transport that cannot do that
+    /// ignores it.
+    fn retain(&mut self, _id: StreamId) {}
+
     /// Of a stream that is here, before which offset all bytes have most likely arrived by now, as far as the
     /// peer's last acknowledgement and the path's delay tell; never less than what is acknowledged. A
     /// presumption, and possibly wrong. `None` where the transport has none.
@@ -297,6 +304,16 @@ macro_rules! streams_of {
             fn release(&mut self, id: $crate::StreamId, behind: u64, end: bool) -> bool {
                 let $it = self;
                 $own.release(id, behind, end)
+            }
+
+            fn release_ahead(&mut self, id: $crate::StreamId) {
+                let $it = self;
+                $own.release_ahead(id)
+            }
+
+            fn retain(&mut self, id: $crate::StreamId) {
+                let $it = self;
+                $own.retain(id)
             }
 
             fn presumed(&self, id: $crate::StreamId) -> Option<u64> {

@@ -390,6 +390,20 @@ impl Streams for End {
         true
     }
 
+    fn release_ahead(&mut self, id: StreamId) {
+        if let Some(stream) = self.streams.get_mut(&id.0).filter(|stream| !stream.closing) {
+            stream.releases = Some(true);
+            self.releases.push_back((id.0, u64::MAX));
+            self.close_if_over(id.0);
+        }
+    }
+
+    fn retain(&mut self, id: StreamId) {
+        if let Some(stream) = self.streams.get_mut(&id.0) {
+            stream.released = stream.released.max(Some(0));
+        }
+    }
+
     fn presumed(&self, id: StreamId) -> Option<u64> {
         let stream = self.streams.get(&id.0)?;
         let acknowledged = stream.acknowledged(&self.limits);

@@ -34,8 +34,10 @@ pub(crate) enum Phase {
 const REPORTS: u8 = 0x80;
 /// Likewise: the peer keeps what it sends until it is where it goes.
 const RELEASES: u8 = 0x40;
-/// Both.
-const FLAGS: u8 = REPORTS | RELEASES;
+/// Likewise: it need not.
+const RELEASES_AHEAD: u8 = 0x20;
+/// All of them.
+const FLAGS: u8 = REPORTS | RELEASES | RELEASES_AHEAD;
 
 #[derive(Debug)]
 pub(crate) struct Conn {
@@ -103,7 +105,16 @@ impl Conn {
     }
 
     pub(crate) fn set_releases(&mut self) {
-        self.policy |= RELEASES;
+        self.policy = self.policy & !RELEASES_AHEAD | RELEASES;
+    }
+
+    /// Base: the mobile need not keep what it has sent.
+    pub(crate) fn releases_ahead(&self) -> bool {
+        self.policy & RELEASES_AHEAD != 0
+    }
+
+    pub(crate) fn set_releases_ahead(&mut self) {
+        self.policy = self.policy & !RELEASES | RELEASES_AHEAD;
     }
 
     pub(crate) fn phase(&self) -> Phase {

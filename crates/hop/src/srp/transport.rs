@@ -282,6 +282,14 @@ impl Streams for Srp {
         self.streams.release(id.0, behind, end)
     }
 
+    fn release_ahead(&mut self, id: StreamId) {
+        self.streams.release_ahead(id.0);
+    }
+
+    fn retain(&mut self, id: StreamId) {
+        self.streams.retain(id.0);
+    }
+
     /// By the time at which the last acknowledgement came, all that was sent half a round trip earlier had
     /// arrived. A little less, since delays vary and a presumption that goes too far is of no use.
     fn presumed(&self, id: StreamId) -> Option<u64> {

@@ -33,6 +33,22 @@ impl Session {
         hop.release(stream, behind, end)
     }
 
+    /// Base: the mobile keeps what it has sent of a connection until that is [released](Self::release), or all of it
+    /// [ahead](Self::release_ahead): one of both has to come, or the connection is never over.
+    pub fn is_retained(&self, id: ConnId) -> bool {
+        self.table.get(id).is_some_and(Conn::releases)
+    }
+
+    /// Base: no other base could go on with a connection, or the fixed host has all of it, so that its mobile need
+    /// not keep what it sends, as it may from the base before on.
+    pub fn release_ahead(&mut self, hop: &mut impl Streams, id: ConnId) {
+        let Some(conn) = self.table.get_mut(id) else { return };
+        conn.set_releases_ahead();
+        if let Some(stream) = conn.stream {
+            hop.release_ahead(stream);
+        }
+    }
+
     /// Mobile, between [`resume`](Self::resume) and [`handle_resumed`](Self::handle_resumed): what it has of each connection, so
     /// that a base can go on with it that has nothing of it.
     pub fn orphans(&self, hop: &impl Streams) -> Vec<Orphan> {

@@ -334,11 +334,16 @@ impl Session {
     }
 
     fn reopen(&mut self, hop: &mut impl Streams, id: ConnId) {
+        // The base may acknowledge what it has nowhere to bring yet, and die.
+        let retains = self.table.ticket(id).is_some();
         let (Some(conn), Some(session)) = (self.table.get_mut(id), self.name) else { return };
+        if retains && let Some(stream) = conn.stream {
+            hop.retain(stream);
+        }
         let said = if conn.moved {
             conn.awaits = true;
             let turn = self.turn.unwrap_or_default();
-            let message = Message::Reopen(reopening(session, turn, id, conn));
+            let message = Message::Reopen(Reopen { retains, ..reopening(session, turn, id, conn) });
             self.write_message(hop, id, &message)
         } else {
             self.write_open(hop, id)
@@ -526,6 +531,7 @@ fn reopening(session: SessionId, turn: u32, id: ConnId, conn: &Conn) -> Reopen {
         expected: conn.recv_base,
         kept: conn.send_base,
         ended: conn.has_end(),
+        retains: false,
         asking,
         turn,
     }

@@ -151,6 +151,9 @@ impl Session {
             }
             (Role::Base, Message::Reopen(reopen)) => {
                 let whose = (reopen.session, reopen.turn);
+                if reopen.retains {
+                    self.release(hop, from, u64::MAX, false);
+                }
                 match self.claim(whose) {
                     Claim::Ours => self.on_reopen(hop, from, stream, reopen),
                     _ => self.put_off(hop, stream, whose, Message::Reopen(reopen)),
@@ -228,13 +231,18 @@ impl Session {
         }
         let Some(conn) = self.table.get_mut(from) else { return };
         let (heard, said, unsent) = (conn.heard, conn.said, conn.unsent.take());
-        let tentative = conn.take_tentative();
+        let (tentative, retained) = (conn.take_tentative(), conn.releases());
         self.table.remove(from);
         self.table.attach(id, stream);
         self.table.disarm(id);
         let Some(conn) = self.table.get_mut(id) else { return };
         (conn.heard, conn.said, conn.unsent) = (heard, said, unsent);
         conn.listed = true;
+        match (retained, conn.releases_ahead()) {
+            (true, true) => hop.release_ahead(stream),
+            (true, false) => conn.set_releases(),
+            _ => {}
+        }
         conn.resumes = !matches!(conn.phase(), Phase::Refusing(_));
         let missing = reopen.kept > conn.recv_base;
         let follows = tentative.map_or(Some(0), |n| usize::try_from(n).ok());
@@ -271,7 +279,7 @@ impl Session {
                 if self.table.get(id).is_some_and(Conn::reports) {
                     self.report_acknowledged(hop, id);
                 }
-                if self.table.get(id).is_some_and(Conn::releases) {
+                if self.is_retained(id) {
                     self.release(hop, id, u64::MAX, false);
                 }
                 // An error here is a reset, which has its own event.
@@ -374,6 +382,9 @@ impl Session {
             Reopened { expected: 0, ended: true, over: true, tentative: false, bound: None };
         self.table.enter(from, Phase::Refusing(Refusal::Other(0)));
         self.arm(from);
+        if self.is_retained(from) {
+            self.release_ahead(hop, from);
+        }
         match self.write_message(hop, from, &Message::Reopened(reopened)) {
             Ok(()) => {
                 self.finish(hop, from);

@@ -59,6 +59,12 @@ impl<I: Copy + Ord> Bridge<I> {
     /// Moves what can be moved. True if the turn's share was used up before that.
     pub fn pump(&mut self, world: &mut impl Associations<Id = I>) -> bool {
         let (Some(near), Some(far)) = (self.near, self.far) else { return false };
+        // Where the fixed host has what the mobile sends, only the far base knows.
+        if let Some((session, mut streams)) = world.session(near.0)
+            && session.is_retained(near.1)
+        {
+            session.release_ahead(&mut streams, near.1);
+        }
         let mut pump = Pump { world, piece: Vec::new() };
         let up = pump.carry(near, far, &mut self.up_done, &mut self.from_hop);
         let down = pump.carry(far, near, &mut self.down_done, &mut self.to_hop);

@@ -124,14 +124,14 @@ where
         let (mut connections, mut images) = (Vec::new(), Vec::new());
         for Unwired { conn, target, taken, read_done, wired } in unwired {
             match wired {
-                None => {}
+                None => Self::release_ahead(world, id, conn),
                 Some(Wired::Image(image)) => {
                     connections.push(Restored { conn, target, taken, read_done, ended: None });
                     images.push(image);
                 }
                 Some(Wired::Lost) => Self::reset(world, id, conn),
                 Some(Wired::Anchor { base, .. }) if base == self.own => match home.remove(&conn) {
-                    Some(None) => {}
+                    Some(None) => Self::release_ahead(world, id, conn),
                     Some(Some(socket)) if world.state(socket) == Some(SocketState::Relays) => {
                         world.attach(socket, (id, conn));
                     }
@@ -240,6 +240,13 @@ where
             return Self::reset(world, near.0, conn);
         };
         world.splice(target, Bridge::new(near, (link, conn)));
+    }
+
+    /// The fixed host has all of a connection that is yet to end at the mobile.
+    pub(super) fn release_ahead(world: &mut impl Wires<A, I, S>, id: I, conn: ConnId) {
+        if let Some((session, mut streams)) = world.session(id) {
+            session.release_ahead(&mut streams, conn);
+        }
     }
 
     /// A connection that has come has ended; its wired half may still have to be made.

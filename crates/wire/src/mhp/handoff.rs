@@ -37,6 +37,7 @@ pub(super) const TYPE_REOPEN: u8 = 19;
 const FLAG_ENDED: u8 = 2;
 const FLAG_ASKING: u8 = 4;
 const FLAG_SOURCE: u8 = 8;
+const FLAG_RETAINS: u8 = 16;
 const FLAG_LAST: u8 = 1;
 const FLAG_CRITICAL: u8 = 1;
 const FLAG_OVER: u8 = 1;
@@ -110,6 +111,8 @@ pub struct Reopen {
     pub kept: u64,
     /// The mobile has the base's end.
     pub ended: bool,
+    /// The mobile keeps what it sends on this stream until the base releases it (SRP-48).
+    pub retains: bool,
     /// The mobile has no answer to its opening yet.
     pub asking: Option<Asking>,
     /// How often the mobile has resumed, this time included; zero from a peer that is too old to say.
@@ -183,7 +186,8 @@ impl Reopen {
         let flags = flag(asking.is_some_and(|a| a.opening == Opening::Early), FLAG_EARLY)
             | flag(self.ended, FLAG_ENDED)
             | flag(asking.is_some(), FLAG_ASKING)
-            | flag(source.is_some(), FLAG_SOURCE);
+            | flag(source.is_some(), FLAG_SOURCE)
+            | flag(self.retains, FLAG_RETAINS);
         let Self { session, connection, expected, kept, turn, .. } = self;
         put!(out, 0u8, flags, session, connection, expected, kept);
         if let Some(asking) = asking {
@@ -205,8 +209,8 @@ impl Reopen {
                 source: if is(FLAG_SOURCE) { take_bound(body)? } else { None },
             }),
         };
-        let (ended, turn) = (is(FLAG_ENDED), take_turn(body));
-        Ok(Self { session, connection, expected, kept, ended, asking, turn })
+        let (ended, retains, turn) = (is(FLAG_ENDED), is(FLAG_RETAINS), take_turn(body));
+        Ok(Self { session, connection, expected, kept, ended, retains, asking, turn })
     }
 }
 

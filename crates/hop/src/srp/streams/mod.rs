@@ -25,6 +25,7 @@ use alloc::collections::VecDeque;
 use core::mem::take;
 
 use lasthop_units::{Bytes, Rate};
+use lasthop_wire::varint;
 
 use super::content::Content;
 use crate::clients;
@@ -227,14 +228,32 @@ impl StreamSet {
         }
     }
 
-    /// The peer need not keep what was consumed of a stream but for the last `behind` bytes; with `end` not its end either. Whether the
-    /// stream is there.
+    /// The peer need not keep what was consumed of a stream but for the last `behind` bytes; with `end` not its end either.
+    /// Whether the stream is there.
     pub(super) fn release(&mut self, id: u64, behind: u64, end: bool) -> bool {
         let Some(stream) = self.streams.get_mut(id).filter(|s| !s.closed) else { return false };
         let end = end && behind == 0 && stream.recv.state() == RecvState::Finished;
         let offset = stream.recv.consumed().saturating_sub(behind) + u64::from(end);
+        self.raise_release(id, offset, behind == 0, end);
+        true
+    }
+
+    /// The peer need keep nothing of a stream.
+    pub(super) fn release_ahead(&mut self, id: u64) {
+        self.raise_release(id, varint::MAX, true, true);
+    }
+
+    /// What is sent on a stream is kept from here on until the peer releases it.
+    pub(super) fn retain(&mut self, id: u64) {
+        if let Some(stream) = self.streams.get_mut(id) {
+            stream.send.on_released(0);
+        }
+    }
+
+    fn raise_release(&mut self, id: u64, offset: u64, all: bool, end: bool) {
+        let Some(stream) = self.streams.get_mut(id).filter(|s| !s.closed) else { return };
         let release = stream.release.get_or_insert_default();
-        let Some(offset) = release.raise(offset, behind == 0, end) else { return true };
+        let Some(offset) = release.raise(offset, all, end) else { return };
         let content = Content::Release { stream: id, offset };
         let waits =
             |c: &&mut Content| matches!(c, Content::Release { stream, .. } if *stream == id);
@@ -242,7 +261,6 @@ impl StreamSet {
             Some(earlier) => *earlier = content,
             None => self.controls.push_back(content),
         }
-        true
     }
 
     /// Room for bytes of a stream, at this rate of sending.

@@ -40,7 +40,8 @@ fn open(connection: u64, resumed: Option<(SessionId, u32)>) -> Message {
 fn asking(session: SessionId, connection: u64) -> Message {
     let asking = Some(Asking { opening: Opening::Faithful, target: target(), source: None });
     let (expected, kept, turn, ended) = (0, 0, 1, false);
-    Message::Reopen(Reopen { session, connection, expected, kept, ended, asking, turn })
+    let retains = false;
+    Message::Reopen(Reopen { session, connection, expected, kept, ended, retains, asking, turn })
 }
 
 /// SEC-8: a base that is a peer, and malicious or captured, has no connection made by another, whatever it

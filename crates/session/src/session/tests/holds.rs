@@ -421,6 +421,7 @@ fn a_peer_that_does_not_count_its_resumes_is_served() {
         expected: 0,
         kept: 0,
         ended: false,
+        retains: false,
         asking: None,
         turn: 0,
     };

@@ -173,13 +173,14 @@ fn every_stream_message_comes_back() {
         expected: 1 << 40,
         kept: 3,
         ended: true,
+        retains: true,
         asking: None,
         turn: 3,
     };
     let asking = |source| Some(Asking { opening: Opening::Early, target: target(), source });
     let all = [
-        mhp::Message::Reopen(Reopen { asking: asking(None), ended: false, ..reopen.clone() }),
-        mhp::Message::Reopen(Reopen { asking: asking(bound), ..reopen.clone() }),
+        mhp::Message::Reopen(Reopen { asking: asking(None), retains: false, ..reopen.clone() }),
+        mhp::Message::Reopen(Reopen { asking: asking(bound), ended: false, ..reopen.clone() }),
         mhp::Message::Reopen(reopen),
         mhp::Message::Continue { from: 1 << 50 },
         mhp::Message::Reopened(Reopened {
