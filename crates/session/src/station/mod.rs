@@ -452,6 +452,7 @@ where
                 world.reset(socket);
             }
         }
+        self.release_unwired(world, id, moved);
     }
 
     /// A mobile's session stands on its association, and with it what was carried on there.

@@ -1,6 +1,6 @@
 //! The new base's part: a session comes, and its connections find their wired halves.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::fmt::Debug;
 
@@ -243,7 +243,7 @@ where
     }
 
     /// The fixed host has all of a connection that is yet to end at the mobile.
-    pub(super) fn release_ahead(world: &mut impl Wires<A, I, S>, id: I, conn: ConnId) {
+    fn release_ahead(world: &mut impl Wires<A, I, S>, id: I, conn: ConnId) {
         if let Some((session, mut streams)) = world.session(id) {
             session.release_ahead(&mut streams, conn);
         }
@@ -251,13 +251,33 @@ where
 
     /// A connection that has come has ended; its wired half may still have to be made.
     pub(super) fn mark_ended(&mut self, id: I, conn: ConnId, how: Ended) {
+        self.all_restoring().for_each(|restoring| restoring.mark_ended(id, conn, how));
+    }
+
+    /// What is being made anew, or is yet to be.
+    fn all_restoring(&mut self) -> impl Iterator<Item = &mut Restoring<A, I>> {
         let deferred = self.deferred.iter_mut().filter_map(|(_, deferred)| match deferred {
             Deferred::Restore(restoring) => Some(restoring),
             Deferred::Reroute { .. } => None,
         });
-        deferred
-            .chain(&mut self.restoring)
-            .for_each(|restoring| restoring.mark_ended(id, conn, how));
+        deferred.chain(&mut self.restoring)
+    }
+
+    /// Of connections that are carried on over an association, some have no wired half any more.
+    pub(super) fn release_unwired(
+        &mut self,
+        world: &mut impl Wires<A, I, S>,
+        id: I,
+        mut connections: BTreeSet<u64>,
+    ) {
+        let restoring = self.all_restoring().filter(|restoring| restoring.id == id);
+        for restored in restoring.flat_map(|restoring| &restoring.connections) {
+            connections.remove(&restored.conn.0);
+        }
+        for (conn, _) in world.wired(id) {
+            connections.remove(&conn.0);
+        }
+        connections.into_iter().for_each(|conn| Self::release_ahead(world, id, ConnId(conn)));
     }
 
     /// Has wired halves of a session that has come made anew.
