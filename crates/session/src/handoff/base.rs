@@ -34,8 +34,8 @@ pub enum BaseEvent<A> {
         /// Whose it is from here on.
         mobile: A,
     },
-    /// A base from which the session was taken over does not use it from here on. Until now it may have had packets come
-    /// there.
+    /// A base from which the session was taken over does not use it from here on, and the mobile is here. Until now that
+    /// one may have had packets come there.
     Fenced {
         /// Which.
         session: SessionId,

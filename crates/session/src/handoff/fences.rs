@@ -16,6 +16,10 @@ pub(super) struct Fence<A> {
     pub(super) attempt: u32,
     pub(super) since: u32,
     pub(super) warrant: Option<Warrant>,
+    /// Whose the session is.
+    pub(super) mobile: A,
+    /// It does not use the session any more, if it did. The mobile has yet to say that it is here.
+    pub(super) is_fenced: bool,
     /// When it is asked again.
     pub(super) retry: Retry,
     pub(super) until: Time,
@@ -55,6 +59,18 @@ impl<A: Address> Fences<A> {
             self.all.pop_first();
         }
         self.all.entry(session).or_default().push(fence);
+    }
+
+    /// Removes those of a session that are fenced. Whether there were any.
+    pub(super) fn take_fenced(&mut self, session: SessionId) -> bool {
+        let Some(of) = self.all.get_mut(&session) else { return false };
+        let before = of.len();
+        of.retain(|fence| !fence.is_fenced);
+        let some = of.len() < before;
+        if of.is_empty() {
+            self.all.remove(&session);
+        }
+        some
     }
 
     pub(super) fn remove(&mut self, session: SessionId, holder: A) {

@@ -197,7 +197,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
         }
         let latest = attempt == entry.attempt;
         match &mut entry.role {
-            Role::Serving if latest => {}
+            Role::Serving if latest => self.confirm_fences(session),
             Role::Leaving(_) | Role::Rebuilding(_) | Role::Given { .. } if latest => {}
             role => {
                 let state = match role {

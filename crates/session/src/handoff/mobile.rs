@@ -226,6 +226,13 @@ impl<A: Address, G: Granter<A>> Mobile<A, G> {
         {
             return self.on_expected(now, A::from_name(candidate), *refused);
         }
+        if let Message::Resume { .. } = datagram.message
+            && from == self.holder
+            && self.pending.is_none()
+        {
+            self.tells = true;
+            return;
+        }
         let Some(pending) = self.pending.as_mut().filter(|pending| pending.to == from) else {
             return;
         };

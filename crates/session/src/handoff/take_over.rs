@@ -3,6 +3,10 @@
 //! Whoever takes a session over has it from then on. Should the base before still be there, it is asked for the session as in
 //! any handoff, as soon as it can be reached and for as long as an hour; what it gives is of no use any more, but with that it
 //! has given it away.
+//!
+//! Packets for the mobile may have come to it until then, and have to be led here anew. That is for who has the session, and a
+//! base that was cut off meanwhile may not know that another took it over from it in turn. So the mobile is asked first: the
+//! Resume that it has had is repeated until it says Here.
 
 use alloc::vec::Vec;
 
@@ -161,7 +165,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
         }
         self.events.push_back(BaseEvent::Rebuild { state, mobile });
         if holder.addr != self.addr {
-            self.begin_fence(now, session, holder, attempt, now + FENCE_FOR);
+            self.begin_fence(now, session, holder, mobile, attempt, now + FENCE_FOR);
         }
         self.rearm(session);
     }
@@ -172,11 +176,13 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
         now: Time,
         session: SessionId,
         Holder { addr: holder, since }: Holder<A>,
+        mobile: A,
         attempt: u32,
         until: Time,
     ) {
         let (warrant, retry) = (self.warrant(session, holder), Retry::now(now, &self.config));
-        let fence = Fence { holder, attempt, since, warrant, retry, until };
+        let is_fenced = false;
+        let fence = Fence { holder, attempt, since, warrant, mobile, is_fenced, retry, until };
         self.fences.insert(session, fence, self.config.sessions_max);
         self.fence(now, session, holder);
     }
@@ -197,11 +203,37 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
             return self.fences.remove(session, holder);
         }
         fence.retry.again_within(now, FENCE_EVERY);
+        if fence.is_fenced {
+            let mobile = fence.mobile;
+            return self.ask_whether_here(session, holder, mobile);
+        }
         let (attempt, since, warrant) = (fence.attempt, fence.since, fence.warrant.clone());
         let limit = u64::MAX;
         let message =
             Message::Handover { limit, piece: USELESS, window: 1, since, copy: None, warrant };
         self.send(holder, session, attempt, message);
+    }
+
+    fn ask_whether_here(&mut self, session: SessionId, holder: A, mobile: A) {
+        let Some(entry) = self.sessions.get(&session) else {
+            return self.fences.remove(session, holder);
+        };
+        match entry.role {
+            Role::Serving => {
+                let (attempt, since) = (entry.attempt, entry.number);
+                self.send(mobile, session, attempt, Message::Resume { since });
+            }
+            // Then it is told.
+            Role::Rebuilding(_) => {}
+            _ => self.fences.remove(session, holder),
+        }
+    }
+
+    /// The mobile says that its session, which is in use here, is to be.
+    pub(super) fn confirm_fences(&mut self, session: SessionId) {
+        if self.fences.take_fenced(session) {
+            self.events.push_back(BaseEvent::Fenced { session });
+        }
     }
 
     /// That base can be reached again: what was taken over from it is asked for at once.
@@ -222,7 +254,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
     pub(super) fn on_fenced(&mut self, now: Time, asked: Asked<A>, message: &Message<'_>) -> bool {
         let Asked { by: holder, session, attempt } = asked;
         let Some(fence) = self.fences.get_mut(session, holder) else { return false };
-        if fence.attempt != attempt {
+        if fence.attempt != attempt || fence.is_fenced {
             return false;
         }
         match message {
@@ -236,9 +268,9 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
             Message::Refuse(Reason::Busy) => {}
             // It has given the session away, or does not have it.
             Message::Committed { .. } | Message::Moved { .. } | Message::Refuse(_) => {
-                let until = fence.until;
-                self.fences.remove(session, holder);
-                self.events.push_back(BaseEvent::Fenced { session });
+                let (until, mobile) = (fence.until, fence.mobile);
+                (fence.is_fenced, fence.retry) = (true, Retry::now(now, &self.config));
+                self.fence(now, session, holder);
                 if let Message::Moved { to, since } = message
                     && let Some(to) = A::from_name(to)
                     && to != self.addr
@@ -247,7 +279,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
                 {
                     // That one does not know either.
                     let holder = Holder { addr: to, since: *since };
-                    self.begin_fence(now, session, holder, attempt, until);
+                    self.begin_fence(now, session, holder, mobile, attempt, until);
                 }
             }
             _ => return false,
