@@ -82,8 +82,9 @@ impl Place {
         Self { written, end: ends & 1 != 0, taken, taken_end: ends & 2 != 0 }
     }
 
-    fn is_over(&self, wired: &Wired) -> bool {
-        (self.end || wired.up_ended) && self.taken_end
+    /// What another base has sent does not count: the kernel here goes on to its own end.
+    fn is_over(&self) -> bool {
+        self.end && self.taken_end
     }
 
     /// The fixed host gets all but so many bytes; of some another base may have sent them before.
@@ -493,8 +494,7 @@ impl Wires<u32, At, u64> for NodeWires<'_> {
 
     fn fate(&self, _mobile: u32, socket: u64) -> Option<Fate> {
         let socket = self.sockets.all.get(&socket)?;
-        let over = socket.place.is_over(&self.around.flows[socket.flow].1);
-        if !matches!(socket.kind, Kind::Relays) || over {
+        if !matches!(socket.kind, Kind::Relays) || socket.place.is_over() {
             return None;
         }
         Some(match (self.around.mode, socket.conn.0 / 2 % 2) {
@@ -536,7 +536,7 @@ impl Wires<u32, At, u64> for NodeWires<'_> {
         let Some(socket) = self.sockets.take(socket) else { return };
         let is_own = self.around.has_packets(self.sockets.name, socket.flow);
         let wired = &mut self.around.flows[socket.flow].1;
-        let over = socket.place.is_over(wired);
+        let over = socket.place.is_over();
         if over && is_own {
             socket.place.send(wired, 0);
         }
