@@ -6,7 +6,7 @@ use lasthop_wire::mhp::handoff::{Message, Pieces, Reason, SessionId, SessionStat
 use super::base::{Base, BaseEvent, moved};
 use super::entry::{Arriving, Asked, Form, Holder, Leaving, NUMBERS, Recipient, Role};
 use super::outbox::{Out, Outgoing, PIECES_MAX};
-use super::take_over::taken_over_in;
+use super::take_over::is_taken_over;
 use super::{Address, Authority, Denied};
 
 impl<A: Address, T: Authority<A>> Base<A, T> {
@@ -36,15 +36,13 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
             Role::Serving | Role::Rebuilding(_) | Role::Failed { holder: None, .. } if newer => {
                 self.freeze(now, session, attempt, wanted, since);
             }
-            // The mobile has said what it has, and that did not come.
-            Role::Failed { holder: Some(_), .. }
-                if newer && since == taken_over_in(entry.attempt) =>
-            {
-                self.deny(asked, Denied::For(Reason::Unknown));
-            }
-            // It could not be had, and the mobile has begun anew here since.
+            // It could not be had.
             Role::Failed { holder: Some(holder), .. } if newer && holder.since < since => {
-                self.freeze(now, session, attempt, wanted, since);
+                // The mobile has said what it has, and that did not come; or it has begun anew here since.
+                match is_taken_over(since) {
+                    true => self.deny(asked, Denied::For(Reason::Unknown)),
+                    false => self.freeze(now, session, attempt, wanted, since),
+                }
             }
             Role::Leaving(leaving) if newer || leaving.wanted.is_base(from) => {
                 entry.attempt = attempt;

@@ -39,6 +39,11 @@ pub(super) const fn taken_over_in(attempt: u32) -> u32 {
     attempt.saturating_mul(NUMBERS).saturating_add(NUMBERS / 2)
 }
 
+/// Whether a state of that number is one that was taken over, in whichever handoff.
+pub(super) const fn is_taken_over(number: u32) -> bool {
+    number % NUMBERS == NUMBERS / 2
+}
+
 impl<A> Arriving<A> {
     /// It is not another base that is to have it next.
     fn is_for_mobile(&self) -> bool {
