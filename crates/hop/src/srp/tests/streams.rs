@@ -307,6 +307,10 @@ fn what_is_not_released_is_kept_and_the_stream_lasts_as_long() {
         w.pipes.iter_mut().for_each(|p| p.loss = 0.2);
         let id = w.ends[0][1].open().unwrap();
         let (mut written, mut read, mut behind) = (0, 0u64, 0u64);
+        let from_first = seed % 2 == 1;
+        if from_first {
+            w.ends[0][1].retain(id);
+        }
         // What was acknowledged before the first word of releases came is gone.
         let mut gone = None;
         let mut closed = [false; 2];
@@ -341,6 +345,9 @@ fn what_is_not_released_is_kept_and_the_stream_lasts_as_long() {
                 if gone.is_none() && first < acked {
                     gone = Some(first);
                 }
+                if from_first {
+                    gone = Some(0);
+                }
                 let most = gone.map_or(acked, |gone| released.max(gone));
                 assert!(first <= most, "seed {seed}: {first} is beyond {released}");
                 assert_eq!(first + state.send.len() as u64, written as u64);
@@ -349,4 +356,43 @@ fn what_is_not_released_is_kept_and_the_stream_lasts_as_long() {
         mostly_kept += usize::from(gone.is_some_and(|gone| gone < SIZE as u64 / 2));
     }
     assert!(mostly_kept > 14, "{mostly_kept} of 20");
+}
+
+/// SRP-48: what is kept is let go of, and over, when the peer will release nothing.
+#[test]
+fn what_is_released_ahead_is_not_kept() {
+    let pass = |w: &mut Pairs| {
+        for _ in 0..100 {
+            w.step(w.now + Duration::from_millis(20));
+        }
+    };
+    for (seed, before) in [(0, true), (1, false), (2, true), (3, false)] {
+        let mut w = Pairs::new(seed);
+        w.pipes.iter_mut().for_each(|p| p.loss = 0.2);
+        let id = w.ends[0][1].open().unwrap();
+        w.ends[0][1].retain(id);
+        assert_eq!(w.ends[0][1].write(id, &[7; 5000]), Ok(5000));
+        pass(&mut w);
+        let peer = &mut w.ends[0][0];
+        assert!(peer.release(id, u64::MAX, false));
+        if before {
+            peer.release_ahead(id);
+        }
+        read_all(peer, id);
+        peer.finish(id);
+        w.ends[0][1].finish(id);
+        pass(&mut w);
+        read_all(&mut w.ends[0][1], id);
+        read_all(&mut w.ends[0][0], id);
+        pass(&mut w);
+        let closed = |w: &mut Pairs| {
+            [0, 1].map(|end| events(&mut w.ends[0][end]).contains(&StreamEvent::Closed(id)))
+        };
+        if !before {
+            assert_eq!(closed(&mut w), [false; 2], "seed {seed}: it is kept");
+            w.ends[0][0].release_ahead(id);
+            pass(&mut w);
+        }
+        assert_eq!(closed(&mut w), [true; 2], "seed {seed}");
+    }
 }
