@@ -3,7 +3,7 @@ CARGO ?= cargo
 BIN := $(or $(CARGO_TARGET_DIR),target)
 export CARGO
 
-.PHONY: all build demo demo-handoff demo-bond demo-crash test lint purity requirements golden fuzz-smoke fuzz bench validate soak deb test-deb test-systemd clean
+.PHONY: all build demo demo-handoff demo-bond demo-crash test lint purity requirements golden fuzz-smoke fuzz bench validate soak deb test-deb test-systemd image test-image clean
 
 all: build
 
@@ -121,6 +121,16 @@ test-deb: deb
 test-systemd: deb
 	tools/need test-systemd
 	tools/test-systemd $(BIN)/deb
+
+# A container image of the packages, $(BIN)/deb/lasthop_*.oci.tar. As root.
+image: deb
+	tools/need image
+	tools/image $(BIN)/deb
+
+# Unpacks it, and runs a base and a mobile of it. As root.
+test-image: image
+	tools/need test-image
+	tools/test-image $(BIN)/deb
 
 clean:
 	$(CARGO) clean
