@@ -1,5 +1,6 @@
 //! The decoders of what bases and mobiles say of a handoff, and of a session's state, on any bytes.
 
+use lasthop_wire::mhp::fleet::{FLEET_MAX, FleetMessage};
 use lasthop_wire::mhp::handoff::{
     Datagram, MAX_BASE_NAME_LEN, Message, PULL_MAX, ROLL_MAX, SessionState,
 };
@@ -38,9 +39,20 @@ fn transit(bytes: &[u8]) {
     assert_eq!(TransitMessage::decode(&again), Some(said));
 }
 
+fn fleet(bytes: &[u8]) {
+    let Some(said) = FleetMessage::decode(bytes) else { return };
+    if let FleetMessage::Told(news) = &said {
+        assert!(news.bases.len() <= FLEET_MAX);
+    }
+    let mut again = Vec::new();
+    said.encode(&mut again);
+    assert_eq!(FleetMessage::decode(&again), Some(said));
+}
+
 fn datagram(bytes: &[u8]) {
     reach(bytes);
     transit(bytes);
+    fleet(bytes);
     let Ok(datagram) = Datagram::decode(bytes) else { return };
     is_bounded(&datagram.message, bytes);
     let mut again = Vec::new();
@@ -76,7 +88,7 @@ pub fn run(bytes: &[u8]) {
     state(bytes);
     let Some((&kind, body)) = bytes.split_first() else { return };
     let [high, low] = (body.len() as u16).to_be_bytes();
-    let framed = [&[mhp::VERSION, kind % 32, high, low], body].concat();
+    let framed = [&[mhp::VERSION, kind % 64, high, low], body].concat();
     datagram(&framed);
     stream_message(&framed);
 }

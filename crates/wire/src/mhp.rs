@@ -24,6 +24,7 @@ use core::net::{IpAddr, SocketAddr};
 use thiserror::Error;
 
 mod field;
+pub mod fleet;
 pub mod flow_worth;
 pub mod handoff;
 mod outcome;
