@@ -12,8 +12,9 @@ mod socket;
 
 pub use socket::{
     AgentReport, Answer, AssociationReport, BaseReport, ConnectionReport, Control, ControlError,
-    Counters, HandoffReport, HandoffState, Handoffs, IN_MAX, InterfaceReport, Link, MemoryReport,
-    PRIORITY_MAX, PacketReport, PastReport, PathReport, PeerReport, PolicyReport, PriorityReport,
-    Reloaded, Reply, Report, Request, RequestError, Target, TransitReport, TunReport, UdpReport,
-    default_path, known_path, open, query, query_with_past, request, unknown_base,
+    Counters, Drained, HandoffReport, HandoffState, Handoffs, IN_MAX, InterfaceReport, Link,
+    MemoryReport, PRIORITY_MAX, PacketReport, PastReport, PathReport, PeerReport, PolicyReport,
+    PriorityReport, Reloaded, Reply, Report, Request, RequestError, Target, TransitReport,
+    TunReport, UdpReport, default_path, known_path, open, query, query_with_past, request,
+    unknown_base,
 };

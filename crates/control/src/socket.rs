@@ -13,6 +13,7 @@
 //! | `{"link":{"quality":{"dbm":-71}}}` | how strong the radio's signal is |
 //! | `{"priority":{"of":{"program":"curl"},"priority":3}}` | what matters how much |
 //! | `{"policy":{"of":{"port":22},"policy":"only dish"}}` | which of a mobile's links carry what |
+//! | `{"drain":{}}` | a base has its mobiles go to other bases; with `"undo":true` no longer |
 //! | `{"reload":{}}` | a base reads its configuration again; the answer is a [`Reply`] |
 //!
 //! The answer is `{"ok":...}`, or `{"error":"..."}` with a text for people.
@@ -36,7 +37,7 @@ pub use self::report::{
     PeerReport, PolicyReport, PriorityReport, Report, TransitReport, TunReport, UdpReport,
 };
 pub use self::request::{Answer, unknown_base};
-pub use self::request::{IN_MAX, Link, PRIORITY_MAX, Reloaded, Reply, Request, Target};
+pub use self::request::{Drained, IN_MAX, Link, PRIORITY_MAX, Reloaded, Reply, Request, Target};
 pub use self::server::Control;
 
 /// Where services have their sockets.

@@ -26,6 +26,8 @@ use crate::resolve::Resolution;
 
 /// How long open connections may take to end after the first request to stop.
 const GRACE: Duration = Duration::from_secs(2);
+/// How often it is looked whether a role that is to end has nothing any more.
+const DRAIN_PACE: Duration = Duration::from_millis(20);
 /// Rounds between machines and sockets in one turn; what is left moves in the next.
 const ROUNDS_MAX: usize = 8;
 
@@ -102,6 +104,15 @@ pub(crate) trait Role {
     fn flush_packets(&mut self) {}
     /// The connection with this number is over.
     fn handle_over(&mut self, _number: u64) {}
+    /// The process is to end: until when the role has others take over what it has, if it does, and is then
+    /// stopped.
+    fn drain(&mut self, _core: &mut CoreOf<Self>) -> Option<Time> {
+        None
+    }
+    /// Whether it waits for nobody any more who is to leave.
+    fn is_drained(&self) -> bool {
+        true
+    }
     /// Stops accepting new connections.
     fn stop(&mut self, core: &mut CoreOf<Self>);
 }
@@ -115,13 +126,15 @@ pub(crate) struct Driver<R: Role> {
     core: CoreOf<R>,
     role: R,
     control: Option<Control>,
+    /// Until when others may take over what there is, before it is stopped.
+    draining_until: Option<Time>,
     /// How long the associations that were touched in this turn can wait for the next.
     patience: Option<Duration>,
 }
 
 impl<R: Role> Driver<R> {
     pub(crate) fn new(role: R, hop: R::Hop, control: Option<Control>) -> io::Result<Self> {
-        Ok(Self { core: Core::new(hop)?, role, control, patience: None })
+        Ok(Self { core: Core::new(hop)?, role, control, draining_until: None, patience: None })
     }
 
     /// One of several workers that share a clock: connections have every `step`th number from `first` on.
@@ -216,6 +229,7 @@ impl<R: Role> Driver<R> {
         while let Some(timer) = self.core.timers.pop_due(now) {
             match timer {
                 Timer::Grace => self.abandon(),
+                Timer::Drain => self.handle_drain(),
                 Timer::Held(key) => self.core.handle_held(key),
                 timer => self.role.handle_timer(&mut self.core, timer),
             }
@@ -382,11 +396,33 @@ impl<R: Role> Driver<R> {
     }
 
     fn handle_stop(&mut self, requests: usize) {
-        if self.core.stopping || requests > 1 {
+        if self.core.stopping || self.draining_until.is_some() || requests > 1 {
             tracing::info!("stopping at once");
             self.core.stopping = true;
+            self.draining_until = None;
             return self.abandon();
         }
+        match self.role.drain(&mut self.core) {
+            Some(until) => {
+                self.draining_until = Some(until);
+                self.handle_drain();
+            }
+            None => self.stop(),
+        }
+    }
+
+    /// Stops as soon as everybody has left who is to, or it has taken too long.
+    fn handle_drain(&mut self) {
+        let Some(until) = self.draining_until else { return };
+        if self.core.now < until && !self.role.is_drained() {
+            let again = self.core.now + DRAIN_PACE;
+            return self.core.arm(again.min(until), Timer::Drain);
+        }
+        self.draining_until = None;
+        self.stop();
+    }
+
+    fn stop(&mut self) {
         tracing::info!(connections = self.core.connections.len(), "stopping");
         self.core.stopping = true;
         self.role.stop(&mut self.core);

@@ -315,6 +315,9 @@ impl Agent {
                 return serde_json::to_value(report).map_err(|e| e.to_string());
             }
             Request::Handoff { .. } => Err("an agent moves nothing: ask the mobile".to_owned()),
+            Request::Drain { .. } => {
+                Err("an agent cannot do this: it is a base that is emptied".to_owned())
+            }
             Request::Reload {} => Err("an agent cannot do this: it is a base that reads its \
                                        configuration again"
                 .to_owned()),

@@ -58,6 +58,12 @@ reports! {
         /// Of a base: its bound on buffers.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub memory: Option<MemoryReport>,
+        /// Of a base: its mobiles are to go to other bases.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub draining: Option<bool>,
+        /// Of a base: mobiles that have their connections here.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub mobiles: Option<u64>,
         /// Packets of the TUN device, where there is one.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub tun: Option<TunReport>,
@@ -187,6 +193,15 @@ reports! {
         pub state: String,
         /// Whether the mobile's connections go through it.
         pub current: bool,
+        /// The configuration does not name it: another base told of it.
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        pub learned: bool,
+        /// Whether it wants to be left, if it has said so over the association that there is.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub draining: Option<bool>,
+        /// How full it has said that it is, of 255.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub load: Option<u8>,
         /// The interface through which it is reached, where that is configured.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub interface: Option<String>,

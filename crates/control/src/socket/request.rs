@@ -58,6 +58,12 @@ pub enum Request {
     },
     /// A base shall read its configuration again, for the mobiles that it serves.
     Reload {},
+    /// A base shall have its mobiles go to other bases.
+    Drain {
+        /// No longer.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        undo: bool,
+    },
 }
 
 /// Which connections are meant.
@@ -161,7 +167,7 @@ impl Request {
     /// What the types cannot say.
     fn check(&self) -> Result<(), String> {
         match self {
-            Self::Status { .. } | Self::Reload {} => Ok(()),
+            Self::Status { .. } | Self::Reload {} | Self::Drain { .. } => Ok(()),
             Self::Handoff { to } => check_name("base", to, NAME_MAX),
             Self::Link(Link::Imminent { to, in_ms }) => {
                 let max = IN_MAX.as_millis();
@@ -214,6 +220,17 @@ pub struct Reply {
     /// What came of reading the configuration again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reload: Option<Reloaded>,
+    /// Whether a base is being emptied.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drain: Option<Drained>,
+}
+
+/// How a base is that was asked to empty itself.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Drained {
+    /// Its mobiles have been told to leave.
+    pub draining: bool,
 }
 
 /// What came of reading a base's configuration again.

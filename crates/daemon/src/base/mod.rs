@@ -3,9 +3,11 @@
 mod admitted;
 mod config;
 mod datagram_names;
+mod drain;
 mod exits;
 mod handoff;
 mod memory;
+mod news;
 mod openings;
 mod packets;
 mod policy;

@@ -20,9 +20,11 @@ use lasthop_session::{Event, Reach, Refusal, Session, SessionId};
 use lasthop_units::Time;
 
 use super::BaseConfig;
+use super::drain::Drain;
 use super::exits::{Done, Exits};
 use super::handoff::Handoffs;
 use super::memory::BaseMemory;
+use super::news::News;
 use super::openings::Openings;
 use super::packets::Packets;
 use super::present::Present;
@@ -53,21 +55,21 @@ pub(crate) struct BaseRole {
     targets: Arc<Targets>,
     connect_timeout: Duration,
     session: lasthop_session::Config,
-    connections_max: usize,
+    pub(super) connections_max: usize,
     openings: Openings<Client<BaseAssociationId>>,
-    memory: BaseMemory,
+    pub(super) memory: BaseMemory,
     published_ports: PublishedPorts,
-    present: Present,
+    pub(super) present: Present,
     exits: Exits,
     /// Absent where there is no other base.
-    handoffs: Option<Handoffs>,
+    pub(super) handoffs: Option<Handoffs>,
     families: ReachableFamilies<BaseAssociationId>,
     /// The mobiles that are served, and what each shares with this base.
     allowed: BTreeMap<PublicKey, PresharedKey>,
     /// Where the configuration can be read again.
     source: Option<ConfigSource>,
     /// The way to the others, where several serve this base.
-    workers: Option<Workers>,
+    pub(super) workers: Option<Workers>,
     /// The TUN device, where packets are carried.
     packets: Option<Packets>,
     /// What mobiles have told of flows of packets.
@@ -75,6 +77,11 @@ pub(crate) struct BaseRole {
     /// The UDP sockets of applications.
     udp: UdpSockets,
     transits: TransitTargets,
+    /// What mobiles are told of this base and the others.
+    pub(super) news: News,
+    pub(super) drain: Drain,
+    /// How long it may take to empty this base before it ends.
+    drain_for: Duration,
 }
 
 fn by_key(allowed: &[Allowed]) -> BTreeMap<PublicKey, PresharedKey> {
@@ -123,6 +130,9 @@ impl BaseRole {
             worths: ToldWorths::default(),
             udp: UdpSockets::new(config),
             transits: TransitTargets::new(config),
+            news: News::new(config),
+            drain: Drain::default(),
+            drain_for: config.handoff.as_ref().map_or(Duration::ZERO, |of| of.settings.drain().0),
         }
     }
 
@@ -398,7 +408,7 @@ impl Role for BaseRole {
         let key = match timer {
             Timer::Accept(n) => return self.handle_listener(core, n),
             Timer::Connection(key) => key,
-            Timer::Base(_) | Timer::Grace | Timer::Held(_) => return,
+            Timer::Base(_) | Timer::Drain | Timer::Grace | Timer::Held(_) => return,
         };
         match core.waiting(key) {
             Some(Surrogate::Waiting(..)) => self.begin(core, key),
@@ -423,6 +433,7 @@ impl Role for BaseRole {
                 tracing::info!(association = ?id, reason, "association lost");
                 let key = self.present.remove(*id);
                 self.families.remove(*id);
+                self.news.remove(*id);
                 self.udp.end(&mut core.reactor, *id);
                 if let Some(mobile) = key {
                     self.worths.forget(mobile);
@@ -440,7 +451,7 @@ impl Role for BaseRole {
         if let (BaseAssociationId::Mobile(_), Some(Reach::Ask)) = (id, Reach::decode(message)) {
             return self.families.subscribe(core, id);
         }
-        if self.transits.handle(core, id, message) {
+        if self.news.handle(core, id, message) || self.transits.handle(core, id, message) {
             return;
         }
         let Some(handoffs) = &mut self.handoffs else { return };
@@ -483,6 +494,11 @@ impl Role for BaseRole {
             }
         }
         self.udp.close_idle(core.now, &mut core.reactor);
+        self.look_who_is_left(core.now);
+        if self.news.next_timeout().is_some_and(|at| at <= core.now) {
+            let load = self.load(core.connections.len());
+            self.news.set_load(core, load);
+        }
         let some = self.handoffs.as_mut().is_some_and(|handoffs| handoffs.advance(core));
         self.pass_left_on(core);
         if some {
@@ -495,7 +511,8 @@ impl Role for BaseRole {
     fn next_timeout(&self) -> Option<Time> {
         let handoffs = self.handoffs.as_ref().and_then(Handoffs::next_timeout);
         let own = [handoffs, self.families.next_timeout(), self.udp.next_timeout()];
-        own.into_iter().flatten().min()
+        let own = own.into_iter().chain([self.news.next_timeout(), self.drain_timeout()]);
+        own.flatten().min()
     }
 
     fn handle_request(
@@ -507,6 +524,10 @@ impl Role for BaseRole {
             Request::Reload {} => {
                 let reload = Some(self.reload(core)?);
                 return Ok(Reply { reload, ..Reply::default() });
+            }
+            Request::Drain { undo } => {
+                let drain = Some(self.handle_drain(core, undo)?);
+                return Ok(Reply { drain, ..Reply::default() });
             }
             Request::Priority { .. } => "priorities are set at the mobile, which tells its base",
             Request::Policy { .. } => "policies are set at the mobile, which tells its base",
@@ -537,6 +558,7 @@ impl Role for BaseRole {
                     self.send_known(core, bundle.packets());
                 }
                 Message::Serve(allowed) => self.serve(core, &allowed),
+                Message::Drain(draining) => self.set_draining(core, draining),
                 Message::Report(client) => {
                     let mut report = core.report(Self::NAME);
                     self.report(core, &mut report);
@@ -565,12 +587,29 @@ impl Role for BaseRole {
 
     fn report(&self, core: &CoreOf<Self>, report: &mut Report) {
         report.memory = Some(self.memory.report());
+        report.draining = Some(self.news.is_draining());
+        report.mobiles = Some(self.mobiles_here() as u64);
         report.tun = self.packets.as_ref().map(Packets::report);
         report.udp = self.udp.report();
         if let Some(handoffs) = &self.handoffs {
             report.peers = handoffs.peer_reports(core);
             report.handoffs = Some(handoffs.counters());
         }
+    }
+
+    fn drain(&mut self, core: &mut CoreOf<Self>) -> Option<Time> {
+        // The others are stopped by the first, when all are empty.
+        let is_first = self.workers.as_ref().is_none_or(|workers| workers.number() == 0);
+        if !is_first || self.handoffs.is_none() || self.drain_for.is_zero() {
+            return None;
+        }
+        self.drain.stopping = true;
+        self.drain_all(core, true);
+        Some(core.now + self.drain_for)
+    }
+
+    fn is_drained(&self) -> bool {
+        self.is_empty()
     }
 
     fn stop(&mut self, core: &mut CoreOf<Self>) {

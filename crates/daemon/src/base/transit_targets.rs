@@ -6,9 +6,8 @@ use std::net::SocketAddr;
 use lasthop_hop::seal::PublicKey;
 use lasthop_wire::mhp::transit::TransitMessage;
 
-use super::BaseConfig;
+use super::{BaseConfig, news};
 use crate::backhaul::{BaseAssociationId, WithPeers};
-use crate::config::HopAddress;
 use crate::driver::Core;
 
 /// Where other bases serve mobiles, by their keys.
@@ -17,12 +16,7 @@ pub(super) struct TransitTargets(BTreeMap<[u8; 32], SocketAddr>);
 impl TransitTargets {
     /// Those of a configuration; none where this base serves its mobiles by frames and not by UDP.
     pub(super) fn new(config: &BaseConfig) -> Self {
-        let HopAddress::Internet(own) = &config.place else { return Self(BTreeMap::new()) };
-        let port = own.first().map_or(0, SocketAddr::port);
-        let peers = config.handoff.iter().flat_map(|handoff| &handoff.peers);
-        let at = |ip| SocketAddr::new(ip, port);
-        let targets = peers
-            .map(|peer| (*peer.key.as_bytes(), peer.hop.unwrap_or_else(|| at(peer.address.ip()))));
+        let targets = news::serving(config).map(|(_, key, at)| (*key.as_bytes(), at));
         Self(targets.collect())
     }
 

@@ -87,6 +87,8 @@ pub(super) enum Message {
     Packets(Bundle),
     /// The mobiles that the receiver serves from here on.
     Serve(Vec<Allowed>),
+    /// Mobiles are to go to other bases, or no longer.
+    Drain(bool),
     /// The first worker wants a report, for that client of its control socket.
     Report(Key),
     /// That report.
@@ -136,6 +138,8 @@ pub(super) struct Workers {
     bundles: Vec<Bundle>,
     /// Connections that each has.
     connections: Arc<[AtomicUsize]>,
+    /// Whom each waits for while the base is emptied.
+    left: Arc<[AtomicUsize]>,
     /// The first worker stops the others.
     stops: Vec<Stop>,
     /// Reports that are not complete, and how many workers are missing.
@@ -156,7 +160,8 @@ impl Workers {
         homes.divide(allowed, count);
         let pairs = (0..count).map(|_| inbox()).collect::<io::Result<Vec<_>>>()?;
         let (outboxes, inboxes): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
-        let connections: Arc<[AtomicUsize]> = (0..count).map(|_| AtomicUsize::new(0)).collect();
+        let counts = || (0..count).map(|_| AtomicUsize::new(0)).collect::<Arc<[AtomicUsize]>>();
+        let (connections, left) = (counts(), counts());
         let workers = inboxes.into_iter().enumerate().map(|(own, inbox)| Self {
             own,
             homes: Arc::clone(&homes),
@@ -164,6 +169,7 @@ impl Workers {
             outboxes: outboxes.clone(),
             bundles: (0..count).map(|_| Bundle::default()).collect(),
             connections: Arc::clone(&connections),
+            left: Arc::clone(&left),
             stops: Vec::new(),
             gathered: Vec::new(),
         });
@@ -304,6 +310,25 @@ impl Workers {
         self.connections.iter().map(|of_one| of_one.load(Ordering::Relaxed)).sum()
     }
 
+    /// Has the others empty themselves, or no longer. Each is taken to wait for somebody until it has
+    /// [looked](Self::set_left).
+    pub(super) fn drain_others(&self, draining: bool) {
+        for (n, outbox) in self.outboxes.iter().enumerate().filter(|(n, _)| *n != self.own) {
+            self.left[n].store(1, Ordering::Relaxed);
+            outbox.send(Message::Drain(draining));
+        }
+    }
+
+    /// This worker waits for so many while the base is emptied.
+    pub(super) fn set_left(&self, own: usize) {
+        self.left[self.own].store(own, Ordering::Relaxed);
+    }
+
+    /// For how many all wait.
+    pub(super) fn left(&self) -> usize {
+        self.left.iter().map(|of_one| of_one.load(Ordering::Relaxed)).sum()
+    }
+
     /// Has the others report to a client of this worker's control socket, beside this worker's own report.
     pub(super) fn gather(&mut self, client: Key, own: Report) {
         let others = self.outboxes.iter().enumerate().filter(|(n, _)| *n != self.own);
@@ -392,6 +417,7 @@ fn join(into: &mut Report, from: Report) {
         into.orphans_taken += orphans_taken;
         into.orphans_lost += orphans_lost;
     }
+    into.mobiles = into.mobiles.zip(from.mobiles).map(|(into, from)| into + from);
     // Each worker has an association of its own to each other base.
     for (into, from) in into.peers.iter_mut().zip(from.peers) {
         into.up &= from.up;

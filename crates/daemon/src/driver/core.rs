@@ -55,6 +55,8 @@ pub(crate) enum Timer {
     Base(usize),
     /// A connection's that is not relayed yet.
     Connection(Key),
+    /// What is to end may have nothing left.
+    Drain,
     /// The end of the time that connections have to end.
     Grace,
     /// A relayed connection's whose acknowledgements are held.

@@ -356,6 +356,8 @@ settings! {
         pub lost_after: Option<Span> = Span(Duration::from_secs(3)),
         /// How long a base that was reached may take (MHP-21).
         pub give_up: Option<Span> = Span(Duration::from_secs(30)),
+        /// Bases of which the present one tells are [used too](moving.md#bases-that-are-learned).
+        pub learn: Option<bool> = true,
     }
 }
 
@@ -458,8 +460,9 @@ impl TryFrom<MobileFile> for MobileConfig {
         let (proxy, connect) = (file.proxy(), file.connect());
         config::check_hop(hop, file.congestion.as_ref(), file.carrier, &file.mobile_tcp)?;
         let bases = if file.bases.is_empty() {
-            if file.handoff != HandoffFile::default() {
-                return Err(config::contradiction("`[handoff]` has no meaning without [[bases]]"));
+            if file.handoff != HandoffFile::default() && seal == SealKind::None {
+                let why = "`[handoff]` has no meaning with seal = \"none\": nothing is handed over";
+                return Err(config::contradiction(why));
             }
             vec![single(file.base, (file.base_key, file.psk), file.carrier, file.interface)?]
         } else {
@@ -598,7 +601,10 @@ mod tests {
             (format!("key = \"k\"\n{first}{}", base("b2", KEYS[0], "")), "b2: `key`"),
             (format!("key = \"k\"\n{first}{ether}{}\"\n", KEYS[1]), "e: `address`"),
             ("key = \"k\"\n[[bases]]\nname = \"b\"\naddress = \"b:1\"\n".to_owned(), "b: `key`"),
-            ("key = \"k\"\nbase = \"b:1\"\n[handoff]\ngive_up = \"1s\"\n".to_owned(), "[[bases]]"),
+            (
+                "seal = \"none\"\nbase = \"b:1\"\n[handoff]\ngive_up = \"1s\"\n".to_owned(),
+                "[handoff]",
+            ),
             (
                 format!("key = \"k\"\n{first}[[packets]]\nprogram = \"\"\nclass = \"call\"\n"),
                 "the name of a program is empty",

@@ -16,11 +16,15 @@ use lasthop_session::{ResetReason, SessionId};
 use lasthop_units::{Stream as Random, Time};
 
 use super::early_upload::PreviousHop;
-use super::known_base::Liveness;
+use super::known_base::{Liveness, Origin};
 use super::{Core, MobileHop, MobileRole};
 
 /// How long an association that was made in advance is kept after it is last needed.
 pub(super) const LINGER: Duration = Duration::from_secs(5);
+
+/// When one base has answered of those that are asked because the present one is silent, others have so long
+/// to do so too.
+const GRACE: Duration = Duration::from_millis(20);
 
 /// How long a base that refused the session is avoided, unless a user asks for it.
 const AVOID: Duration = Duration::from_secs(30);
@@ -32,7 +36,7 @@ pub(super) struct Handoffs {
     machine: Machine,
     config: handoff::Config,
     keys: Keypair,
-    bases: Vec<PublicKey>,
+    granter: MobileKeys,
     random: Random,
     /// When the handoff under way began.
     began: Option<Time>,
@@ -55,12 +59,13 @@ impl Handoffs {
     ) -> Option<Self> {
         let first = *bases.first()?;
         let config = handoff::Config { give_up, ..handoff::Config::mobile() };
-        let machine = machine(config, &keys, &bases, random.next_u64(), first);
+        let granter = MobileKeys::new(&keys, bases);
+        let machine = machine(config, &keys, &granter, random.next_u64(), first);
         Some(Self {
             machine,
             config,
             keys,
-            bases,
+            granter,
             random,
             began: None,
             done: 0,
@@ -73,8 +78,23 @@ impl Handoffs {
     /// Begins another session at `base`, in place of the present one.
     fn restart(&mut self, base: PublicKey) {
         let random = self.random.next_u64();
-        self.machine = machine(self.config, &self.keys, &self.bases, random, base);
+        self.machine = machine(self.config, &self.keys, &self.granter, random, base);
         self.began = None;
+    }
+
+    /// There is one more base, in place of another if one is named. False if its key is not usable.
+    pub(super) fn learn(&mut self, base: PublicKey, instead: Option<PublicKey>) -> bool {
+        let added = self.granter.add(&self.keys, base);
+        if added && let Some(instead) = instead {
+            self.granter.remove(&instead);
+        }
+        self.machine.granter_mut().clone_from(&self.granter);
+        added
+    }
+
+    /// A random time, less than `bound`.
+    pub(super) fn draw(&mut self, bound: Duration) -> Duration {
+        bound.mul_f64((self.random.next_u64() >> 11) as f64 / (1_u64 << 53) as f64)
     }
 
     /// The session's name.
@@ -101,13 +121,12 @@ impl Handoffs {
 fn machine(
     config: handoff::Config,
     keys: &Keypair,
-    bases: &[PublicKey],
+    granter: &MobileKeys,
     random: u64,
     first: PublicKey,
 ) -> Machine {
-    let granter = MobileKeys::new(keys, bases.iter().copied());
     let name = SessionId::of_mobile(keys.public().as_bytes(), random);
-    Machine::with_granter(config, name, first, granter)
+    Machine::with_granter(config, name, first, granter.clone())
 }
 
 impl MobileRole {
@@ -147,6 +166,10 @@ impl MobileRole {
             match event {
                 MobileEvent::Suspend { to } => {
                     if let Some(i) = self.station_of(&to) {
+                        if let Some(handoffs) = &mut self.handoffs {
+                            handoffs.granter.prefer(&to);
+                            handoffs.machine.granter_mut().prefer(&to);
+                        }
                         self.record_departure(core, i);
                         self.suspend_session(core, i);
                     }
@@ -227,6 +250,7 @@ impl MobileRole {
         });
         (self.here, self.resumed, self.impatient) = (i, false, false);
         self.here_since = now;
+        self.asks = true;
         self.transits.set_changed();
         self.reset_probes();
         self.call_here(core);
@@ -284,7 +308,8 @@ impl MobileRole {
             hop.set_leaving(false);
             hop.listen(&ports);
         });
-        self.resumed = true;
+        self.stations[self.here].forget_told();
+        (self.resumed, self.asks) = (true, true);
         true
     }
 
@@ -405,6 +430,8 @@ impl MobileRole {
             handoffs.machine.handle_timeout(core.now);
         }
         self.check_silence(core);
+        some |= self.ask_bases(core);
+        some |= self.follow_leaving(core);
         some |= self.follow_transits(core);
         some |= self.poll_machine(core);
         some |= self.resume_session(core);
@@ -429,7 +456,8 @@ impl MobileRole {
         let (signal, caps) = (self.signal.next_timeout(), self.caps_timeout());
         let all =
             [machine, stations, retired, self.doubt_at, signal, caps, self.transits_timeout()];
-        all.into_iter().flatten().min()
+        let all = all.into_iter().chain([self.leaving_timeout()]);
+        all.flatten().min()
     }
 
     /// Probes other bases once the base `here` has been silent for too long.
@@ -456,6 +484,7 @@ impl MobileRole {
     }
 
     fn probe_others(&mut self, core: &mut Core) {
+        let (mut answered, mut waits) = (Vec::new(), false);
         for i in 0..self.stations.len() {
             if i == self.here || !self.is_usable(core.now, i) || self.open_hop(core, i).is_none() {
                 continue;
@@ -465,12 +494,11 @@ impl MobileRole {
             station.until = Some(now + LINGER);
             match station.asked {
                 Some(asked) if asked.is_answered_by(liveness) => {
-                    let (base, silent) = (self.stations[i].name(), self.stations[self.here].name());
-                    tracing::info!(base, silent, "another base answered: moving there");
-                    return self.move_to(core, i);
+                    answered.push(i);
                 }
-                Some(_) => {}
+                Some(_) => waits = true,
                 None => {
+                    waits = true;
                     station.asked = Some(liveness);
                     if let Some(part) = station.part {
                         let (hop, mut turn) = core.turn();
@@ -479,9 +507,22 @@ impl MobileRole {
                 }
             }
         }
+        if answered.is_empty() {
+            return;
+        }
+        let until = *self.answered_at.get_or_insert(core.now) + GRACE;
+        if waits && core.now < until {
+            self.doubt_at = Some(until);
+            return;
+        }
+        let Some(i) = self.best_of(core, answered) else { return };
+        let (base, silent) = (self.stations[i].name(), self.stations[self.here].name());
+        tracing::info!(base, silent, "another base answered: moving there");
+        self.stations[self.here].left = Some(core.now);
+        self.move_to(core, i);
     }
 
-    fn liveness(&self, core: &Core, i: usize) -> Liveness {
+    pub(super) fn liveness(&self, core: &Core, i: usize) -> Liveness {
         let hop = self.stations[i].part.and_then(|part| core.hop.get(part));
         hop.map_or(Liveness { up: false, received: 0 }, |hop| Liveness {
             up: hop.is_up(),
@@ -490,6 +531,7 @@ impl MobileRole {
     }
 
     fn reset_probes(&mut self) {
+        self.answered_at = None;
         for station in &mut self.stations {
             station.asked = None;
         }
@@ -497,6 +539,9 @@ impl MobileRole {
 
     pub(super) fn is_usable(&self, now: Time, i: usize) -> bool {
         let station = &self.stations[i];
+        if station.origin == Origin::Forgotten {
+            return false;
+        }
         if station.avoid_until.is_some_and(|until| now < until) {
             return false;
         }
@@ -504,7 +549,7 @@ impl MobileRole {
         interface.is_none_or(|name| self.network.carries(name) != Some(false))
     }
 
-    fn is_pending(&self) -> bool {
+    pub(super) fn is_pending(&self) -> bool {
         self.handoffs.as_ref().is_some_and(Handoffs::is_pending)
     }
 
@@ -528,6 +573,7 @@ impl MobileRole {
             if self.links.leads_to(i) {
                 continue;
             }
+            station.forget_told();
             if let Some(part) = station.part.take() {
                 let worth = core.hop.get(part).and_then(MobileHop::saved_path);
                 station.saved.insert(station.local, worth);

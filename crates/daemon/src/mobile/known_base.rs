@@ -6,16 +6,38 @@ use std::time::Duration;
 
 use lasthop_hop::SavedPath;
 use lasthop_units::Time;
+use lasthop_wire::mhp::fleet::FleetMessage;
 
 use super::config::Candidate;
 
 /// Paths to a base whose worth is kept.
 const PATHS: usize = 4;
 
+/// Why a base is known.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Origin {
+    /// The configuration names it.
+    File,
+    /// A base has told of it.
+    Learned,
+    /// A base did, and does no more: it is not moved to, and its place is free when nothing leads to it.
+    Forgotten,
+}
+
+/// What a base says of itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Told {
+    /// Its mobiles should leave.
+    pub(super) draining: bool,
+    /// How full it is, of 255.
+    pub(super) load: u8,
+}
+
 /// A base.
 #[derive(Debug)]
 pub(super) struct KnownBase {
     pub(super) config: Candidate,
+    pub(super) origin: Origin,
     /// The part of the hop that leads to it, if there is one.
     pub(super) part: Option<u32>,
     /// When a hop that was opened in advance expires.
@@ -27,6 +49,12 @@ pub(super) struct KnownBase {
     pub(super) asked: Option<Liveness>,
     /// It has refused the session: until then it is only moved to on request.
     pub(super) avoid_until: Option<Time>,
+    /// When the session was taken from it because it was silent or draining.
+    pub(super) left: Option<Time>,
+    /// What it was asked over the association with it.
+    pub(super) question: Option<FleetMessage>,
+    /// What it said there.
+    pub(super) told: Option<Told>,
     /// How often the session has come to it.
     pub(super) handoffs: u64,
     /// How long that took the last time.
@@ -113,17 +141,26 @@ impl KnownBase {
     pub(super) fn new(config: Candidate) -> Self {
         Self {
             config,
+            origin: Origin::File,
             part: None,
             until: None,
             local: None,
             saved: SavedPaths::default(),
             asked: None,
             avoid_until: None,
+            left: None,
+            question: None,
+            told: None,
             handoffs: 0,
             pause: None,
             reported: None,
             addresses: Addresses::default(),
         }
+    }
+
+    /// There is no association any more in which it was asked.
+    pub(super) fn forget_told(&mut self) {
+        (self.question, self.told) = (None, None);
     }
 
     /// What the operator calls it.

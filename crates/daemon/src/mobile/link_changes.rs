@@ -108,7 +108,8 @@ impl MobileRole {
             return;
         }
         let better = |i: &usize| carries(*i) == Some(true) && self.is_usable(core.now, *i);
-        if let Some(i) = (0..self.stations.len()).find(better) {
+        let better = (0..self.stations.len()).filter(better);
+        if let Some(i) = self.best_of(core, better) {
             self.move_to(core, i);
         }
     }

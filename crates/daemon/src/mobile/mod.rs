@@ -3,10 +3,12 @@
 mod application;
 mod base_hop;
 mod caps;
+mod choice;
 mod config;
 mod connections;
 mod early_upload;
 mod families;
+mod fleet;
 mod handoff;
 mod held_syn;
 mod hop_factory;
@@ -48,6 +50,7 @@ use lasthop_kernel::tcp;
 use lasthop_kernel::turn::Source;
 use lasthop_session::{ConnId, Event, Reach, Refusal, Session, SessionId, Target};
 use lasthop_units::{Seed, Time};
+use lasthop_wire::mhp::fleet::FleetMessage;
 use lasthop_wire::mhp::handoff::TicketMessage;
 use lasthop_wire::mhp::transit::TransitMessage;
 
@@ -65,6 +68,7 @@ use self::program_priorities::ProgramPriorities;
 use self::signal::Signal;
 use self::transits::Transits;
 use self::udp_associations::UdpAssociations;
+use crate::config::{HopAddress, SealKind};
 use crate::dial::{self, Dial, Dials};
 use crate::driver::{Asker, CoreOf, Driver, Role, Timer};
 use crate::error::RunError;
@@ -216,6 +220,12 @@ pub(crate) struct MobileRole {
     caps: Option<Caps>,
     /// What bases pass on to that where the session is.
     transits: Transits,
+    /// Bases may be there that were not asked how they are.
+    asks: bool,
+    /// The base `here` is to be left.
+    leaving: Option<fleet::Leaving>,
+    /// When the first of those answered that are asked because the base `here` is silent.
+    answered_at: Option<Time>,
 }
 
 type Core = CoreOf<MobileRole>;
@@ -259,7 +269,13 @@ impl MobileRole {
         let bases: Vec<_> = config.bases.iter().filter_map(|base| base.key).collect();
         let mut random = seed.stream("sessions");
         let name = SessionId::of_mobile(keys.public().as_bytes(), random.next_u64());
-        let several = stations.len() > 1 && bases.len() == stations.len();
+        // One base alone may tell of others.
+        let learns = config.handoff.learn()
+            && config.seal == SealKind::Noise
+            && stations
+                .iter()
+                .all(|station| matches!(station.config.place, HopAddress::Internet(_)));
+        let several = (stations.len() > 1 || learns) && bases.len() == stations.len();
         let handoffs =
             several.then(|| Handoffs::new(config.handoff.give_up().0, keys, bases, random));
         let signal = Signal::new(config.signal.clone());
@@ -301,6 +317,9 @@ impl MobileRole {
             udp,
             caps: None,
             transits: Transits::default(),
+            asks: false,
+            leaving: None,
+            answered_at: None,
         }
     }
 
@@ -444,7 +463,7 @@ impl Role for MobileRole {
                     self.close_application(core, key);
                 }
             }
-            Timer::Accept(_) | Timer::Grace | Timer::Held(_) => {}
+            Timer::Accept(_) | Timer::Drain | Timer::Grace | Timer::Held(_) => {}
         }
     }
 
@@ -458,6 +477,8 @@ impl Role for MobileRole {
         match event {
             HopEvent::Up(_) => {
                 self.stations[i].clear_report();
+                self.stations[i].forget_told();
+                self.asks = true;
                 tracing::info!(base, "association up");
                 if ours {
                     self.impatient = false;
@@ -471,6 +492,7 @@ impl Role for MobileRole {
             HopEvent::Lost(_, why) => {
                 tracing::warn!(base, why, "association lost");
                 self.transits.forget(i);
+                self.stations[i].forget_told();
                 if ours {
                     self.handle_lost();
                 }
@@ -487,6 +509,9 @@ impl Role for MobileRole {
     fn handle_message(&mut self, core: &mut Core, part: u32, message: &[u8]) {
         if let Some(Reach::Told(families)) = Reach::decode(message) {
             return self.handle_families(part, families);
+        }
+        if let Some(FleetMessage::Told(news)) = FleetMessage::decode(message) {
+            return self.handle_fleet_news(core, part, &news);
         }
         if let Some(answer) = TransitMessage::decode(message) {
             return self.handle_transit(part, answer);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use lasthop_control::{self as control, BaseReport, Handoffs, Link, Reply, Report, Request};
 use lasthop_units::LinkEvent;
 
-use super::known_base::KnownBase;
+use super::known_base::{KnownBase, Origin};
 use super::{Core, MobileRole, policies};
 use crate::config::HopAddress;
 
@@ -59,6 +59,9 @@ impl MobileRole {
                     "a mobile cannot do this: it is a base that reads its configuration again";
                 return Err(why.to_owned());
             }
+            Request::Drain { .. } => {
+                return Err("a mobile cannot do this: it is a base that is emptied".to_owned());
+            }
             // Whoever asks for the status does not ask here.
             Request::Status { .. } => {}
         }
@@ -66,18 +69,25 @@ impl MobileRole {
     }
 
     fn station_called(&self, name: &str) -> Result<usize, String> {
-        if self.handoffs.is_none() {
+        if self.handoffs.is_none() || self.stations.len() < 2 {
             return Err("this mobile knows one base only; to move, it needs [[bases]] in its \
                         configuration"
                 .to_owned());
         }
-        let names = || self.stations.iter().map(KnownBase::name);
-        names().position(|known| known == name).ok_or_else(|| control::unknown_base(name, names()))
+        let known = || {
+            let all = self.stations.iter().enumerate();
+            all.filter(|(_, station)| station.origin != Origin::Forgotten)
+        };
+        let called = known().find(|(_, station)| station.name() == name).map(|(i, _)| i);
+        called
+            .ok_or_else(|| control::unknown_base(name, known().map(|(_, station)| station.name())))
     }
 
     pub(super) fn add_to_report(&self, core: &Core, report: &mut Report) {
         self.priorities.add_to_report(core, &self.links, report);
-        let Some(handoffs) = &self.handoffs else { return };
+        let Some(handoffs) = self.handoffs.as_ref().filter(|_| self.stations.len() > 1) else {
+            return;
+        };
         let base = |(i, station): (usize, &KnownBase)| {
             let hop = station.part.and_then(|part| core.hop.get(part));
             let state = hop.and_then(|hop| hop.reports(core.now).pop()).map(|hop| hop.state);
@@ -90,12 +100,18 @@ impl MobileRole {
                 },
                 state: state.unwrap_or_else(|| "idle".to_owned()),
                 current: i == self.here,
+                learned: station.origin != Origin::File,
+                draining: station.told.map(|told| told.draining),
+                load: station.told.map(|told| told.load),
                 interface: station.config.interface.clone(),
                 handoffs: station.handoffs,
                 last_pause_s: station.pause.map(|pause| pause.as_secs_f64()),
             }
         };
-        report.bases = self.stations.iter().enumerate().map(base).collect();
+        let known = self.stations.iter().enumerate();
+        let known =
+            known.filter(|(i, station)| *i == self.here || station.origin != Origin::Forgotten);
+        report.bases = known.map(base).collect();
         report.handoffs = Some(Handoffs {
             here: handoffs.done,
             refused: handoffs.refused,

@@ -1,3 +1,4 @@
+mod drain;
 mod reload;
 
 use clap::{Args, Subcommand};
@@ -27,11 +28,15 @@ pub(crate) struct Options {
 enum BaseCommand {
     /// Have a running base read its configuration again, for the mobiles that it serves
     Reload(reload::Options),
+    /// Have a running base send its mobiles to other bases
+    Drain(drain::Options),
 }
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
-    if let Some(BaseCommand::Reload(options)) = &options.command {
-        return reload::run(options);
+    match &options.command {
+        Some(BaseCommand::Reload(options)) => return reload::run(options),
+        Some(BaseCommand::Drain(options)) => return drain::run(options),
+        None => {}
     }
     let file = options.settings.read()?.with_fleet()?;
     let mut config = BaseConfig::try_from(file.clone())?;

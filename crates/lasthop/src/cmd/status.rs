@@ -3,10 +3,12 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
 
+use anyhow::bail;
 use clap::Args;
 use lasthop_control::grid::{self, Grid, key, ms, or_dash, pause, percent, rate};
 use lasthop_control::{
-    AgentReport, AssociationReport, HandoffReport, HandoffState, Handoffs, MemoryReport, Report,
+    AgentReport, AssociationReport, BaseReport, HandoffReport, HandoffState, Handoffs,
+    MemoryReport, Report,
 };
 use lasthop_units::Bytes;
 use serde::Serialize;
@@ -35,9 +37,18 @@ pub(crate) struct Options {
     /// Look again every second until interrupted
     #[arg(long)]
     watch: bool,
+
+    /// Only say whether it serves: the exit status is 0 if a base answers and is not draining, or a mobile
+    /// has its base, or an agent answers; else 1, with the reason
+    #[arg(long, conflicts_with_all = ["json", "watch"])]
+    ready: bool,
 }
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
+    if options.ready {
+        let reports = ask::find(options.control.as_deref(), &ROLES, ROLES.len())?;
+        return reports.iter().try_for_each(|(_, report)| ready(report));
+    }
     loop {
         let reports = ask::find(options.control.as_deref(), &ROLES, ROLES.len())?;
         let mut text = String::new();
@@ -58,6 +69,21 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     }
 }
 
+/// Whether a process serves.
+///
+/// # Errors
+///
+/// Says why not.
+fn ready(report: &Report) -> anyhow::Result<()> {
+    if report.draining == Some(true) {
+        bail!("the base is draining; mobiles left: {}", report.mobiles.unwrap_or_default());
+    }
+    if report.role == "mobile" && !report.associations.iter().any(|one| one.state == "up") {
+        bail!("the mobile has no base");
+    }
+    Ok(())
+}
+
 /// One JSON object for the process, and one for each thing that it tells of.
 fn lines(report: &Report) -> anyhow::Result<String> {
     let mut out = String::new();
@@ -70,6 +96,10 @@ fn lines(report: &Report) -> anyhow::Result<String> {
     if let Value::Object(fields) = &mut process {
         if let Some(handoffs) = &report.handoffs {
             fields.insert("handoffs".to_owned(), serde_json::to_value(handoffs)?);
+        }
+        if let Some(draining) = report.draining {
+            fields.insert("draining".to_owned(), draining.into());
+            fields.insert("mobiles".to_owned(), report.mobiles.into());
         }
         if let Some(memory) = &report.memory {
             fields.insert("memory".to_owned(), serde_json::to_value(memory)?);
@@ -123,6 +153,10 @@ fn tables(report: &Report) -> String {
     if let Some(MemoryReport { bound, promised }) = report.memory {
         let [promised, bound] = [promised, bound].map(Bytes::new);
         out.push_str(&format!("memory: {promised} promised of {bound}\n"));
+    }
+    if report.draining == Some(true) {
+        let left = report.mobiles.unwrap_or_default();
+        out.push_str(&format!("draining: mobiles left: {left}\n"));
     }
     if let Some(handoffs) = &report.handoffs {
         out.push_str(&moves(&report.role, handoffs));
@@ -204,11 +238,19 @@ fn bases(report: &Report) -> Grid {
         .text("", 0, |b| if b.current { "*" } else { "" }.to_owned())
         .text("BASE", 0, |b| b.name.clone())
         .text("ADDRESS", 0, |b| b.address.clone())
-        .text("STATE", 0, |b| b.state.clone())
+        .text("STATE", 0, base_state)
         .text("INTERFACE", 0, |b| or_dash(b.interface.as_deref()))
         .text("MOVES", 0, |b| b.handoffs.to_string())
         .text("LAST PAUSE", 0, |b| pause(b.last_pause_s))
         .grid()
+}
+
+/// How a base is, and why it is known if the configuration does not name it.
+fn base_state(base: &BaseReport) -> String {
+    let mut words = vec![base.state.as_str()];
+    words.extend(base.draining.filter(|draining| *draining).map(|_| "draining"));
+    words.extend(base.learned.then_some("learned"));
+    words.join(", ")
 }
 
 fn peers(report: &Report) -> Grid {
@@ -322,6 +364,21 @@ mod tests {
     };
 
     use super::*;
+
+    #[test]
+    fn who_serves_is_ready_and_who_does_not_says_why() {
+        let said = |report: &Report| ready(report).map_err(|why| why.to_string());
+        let base = Report { draining: Some(false), mobiles: Some(3), ..report() };
+        assert_eq!(said(&base), Ok(()));
+        let leaving = Report { draining: Some(true), ..base };
+        assert_eq!(said(&leaving), Err("the base is draining; mobiles left: 3".to_owned()));
+        let text = tables(&leaving);
+        assert!(text.contains("draining: mobiles left: 3\n"), "{text}");
+        let mobile = Report { role: "mobile".into(), ..report() };
+        assert_eq!(said(&mobile), Ok(()));
+        let lost = Report { associations: Vec::new(), ..mobile };
+        assert_eq!(said(&lost), Err("the mobile has no base".to_owned()));
+    }
 
     fn report() -> Report {
         Report {

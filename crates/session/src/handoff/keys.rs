@@ -4,7 +4,7 @@ use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use lasthop_hop::seal::{GrantKey, Keypair, PublicKey};
-use lasthop_wire::mhp::handoff::{BaseName, Grant, SessionId};
+use lasthop_wire::mhp::handoff::{BaseName, GRANTS_MAX, Grant, SessionId};
 
 use super::{Address, Authority, Claim, Granter};
 
@@ -31,6 +31,27 @@ impl MobileKeys {
         let key = |base: PublicKey| Some((base, GrantKey::of_mobile(mobile, &base)?));
         Self { holders: bases.into_iter().filter_map(key).collect() }
     }
+
+    /// One more base, which the mobile with those keys knows. False if its key is not usable.
+    pub fn add(&mut self, mobile: &Keypair, base: PublicKey) -> bool {
+        self.remove(&base);
+        let key = GrantKey::of_mobile(mobile, &base);
+        self.holders.extend(key.map(|key| (base, key)));
+        self.holders.last().is_some_and(|(last, _)| *last == base)
+    }
+
+    /// The mobile does not know that base any more.
+    pub fn remove(&mut self, base: &PublicKey) {
+        self.holders.retain(|(holder, _)| holder != base);
+    }
+
+    /// A session goes to that base. Where there are more bases than grants in one message, those that had a session
+    /// last have them.
+    pub fn prefer(&mut self, base: &PublicKey) {
+        if let Some(at) = self.holders.iter().position(|(holder, _)| holder == base) {
+            self.holders[..=at].rotate_right(1);
+        }
+    }
 }
 
 impl Granter<PublicKey> for MobileKeys {
@@ -38,7 +59,7 @@ impl Granter<PublicKey> for MobileKeys {
         let grant = |(holder, key): &(PublicKey, GrantKey)| {
             (*holder != to).then(|| (*holder, key.grant(session, attempt, &to)))
         };
-        self.holders.iter().filter_map(grant).collect()
+        self.holders.iter().filter_map(grant).take(GRANTS_MAX).collect()
     }
 }
 

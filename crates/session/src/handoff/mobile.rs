@@ -141,6 +141,11 @@ impl<A: Address, G: Granter<A>> Mobile<A, G> {
         }
     }
 
+    /// What makes its grants.
+    pub fn granter_mut(&mut self) -> &mut G {
+        &mut self.granter
+    }
+
     /// The session's name.
     pub fn session(&self) -> SessionId {
         self.session

@@ -15,6 +15,7 @@ const TYPE_ASK: u8 = 54;
 const TYPE_TOLD: u8 = 55;
 
 const FLAG_STAYS: u8 = 1;
+const FLAG_HERE: u8 = 2;
 const FLAG_DRAINING: u8 = 1;
 
 /// Other bases that are told of at most.
@@ -54,7 +55,9 @@ pub struct FleetNews {
 pub enum FleetMessage {
     /// Mobile to base: which bases are there, and how are you? Tell me again when that changes.
     Ask {
-        /// Whatever the base says, the mobile knows no other base that it could go to.
+        /// The mobile is with this base, or on its way there; else it only looks.
+        here: bool,
+        /// It knows no other base that it could go to, and stays whatever this one says.
         stays: bool,
     },
     /// Base to mobile.
@@ -99,8 +102,8 @@ impl FleetMessage {
     pub fn encode(&self, out: &mut Vec<u8>) {
         let mut body = Vec::from([0; COMMON_LEN]);
         let kind = match self {
-            Self::Ask { stays } => {
-                flag(*stays, FLAG_STAYS).put(&mut body);
+            Self::Ask { here, stays } => {
+                (flag(*stays, FLAG_STAYS) | flag(*here, FLAG_HERE)).put(&mut body);
                 TYPE_ASK
             }
             Self::Told(FleetNews { draining, load, spread, bases }) => {
@@ -121,7 +124,7 @@ impl FleetMessage {
         match (envelope.version, envelope.kind) {
             (VERSION, TYPE_ASK) => {
                 let flags: u8 = body.get("flags").ok()?;
-                Some(Self::Ask { stays: flags & FLAG_STAYS != 0 })
+                Some(Self::Ask { here: flags & FLAG_HERE != 0, stays: flags & FLAG_STAYS != 0 })
             }
             (VERSION, TYPE_TOLD) => FleetNews::decode(&mut body).ok().map(Self::Told),
             _ => None,
@@ -152,6 +155,7 @@ impl FleetNews {
 #[cfg(test)]
 mod tests {
     use alloc::format;
+    use alloc::string::String;
     use alloc::vec;
 
     use proptest::prelude::*;
@@ -191,23 +195,21 @@ mod tests {
         )
     }
 
-    use alloc::string::String;
-
     #[test]
     fn the_layout_is_the_documented_one() {
-        let news =
-            FleetNews { draining: true, load: 7, spread: 0x102, bases: vec![base(9, "b2")] };
+        let news = FleetNews { draining: true, load: 7, spread: 0x102, bases: vec![base(9, "b2")] };
         let bytes = encoded(&FleetMessage::Told(news));
         assert_eq!(bytes[..4], [1, 55, 0, 14 + 5 + 32 + 3 + 1 + 7]);
         assert_eq!(bytes[18..23], [1, 7, 1, 2, 1]);
         assert_eq!(bytes[23..55], [9; 32]);
         assert_eq!(bytes[55..], [2, b'b', b'2', 1, 1, 0x11, 0x51, 192, 0, 2, 7]);
-        assert_eq!(encoded(&FleetMessage::Ask { stays: true })[18..], [1]);
+        assert_eq!(encoded(&FleetMessage::Ask { here: true, stays: true })[18..], [3]);
     }
 
     #[test]
     fn what_cannot_be_right_says_nothing() {
-        let told = |bases| encoded(&FleetMessage::Told(FleetNews { bases, ..FleetNews::default() }));
+        let told =
+            |bases| encoded(&FleetMessage::Told(FleetNews { bases, ..FleetNews::default() }));
         let twice = told(vec![base(1, "b1"), base(1, "b2")]);
         assert_eq!(FleetMessage::decode(&twice), None, "one key, two places");
         let mut many = told(vec![base(1, "b1")]);
@@ -228,14 +230,20 @@ mod tests {
         let good = (0..FLEET_MAX as u8 + 1).map(|n| base(n, &format!("b{n}")));
         let bases: Vec<_> = [long, nowhere].into_iter().chain(good).collect();
         let sent = FleetMessage::Told(FleetNews { bases, ..FleetNews::default() });
-        let Some(FleetMessage::Told(read)) = FleetMessage::decode(&encoded(&sent)) else { panic!() };
+        let Some(FleetMessage::Told(read)) = FleetMessage::decode(&encoded(&sent)) else {
+            panic!()
+        };
         assert_eq!(read.bases.len(), FLEET_MAX);
         assert!(read.bases.iter().all(|base| base.key[0] < FLEET_MAX as u8));
     }
 
+    /// EMP-4: older peers skip it.
     #[test]
     fn a_peer_that_is_too_old_skips_it() {
-        for said in [FleetMessage::Ask { stays: false }, FleetMessage::Told(FleetNews::default())] {
+        for said in [
+            FleetMessage::Ask { here: true, stays: false },
+            FleetMessage::Told(FleetNews::default()),
+        ] {
             let bytes = encoded(&said);
             assert!(DATAGRAM_TYPES.contains(&bytes[1]), "a session carries it");
             assert!(Datagram::decode(&bytes).is_err(), "no machine of handoffs knows it");
@@ -244,6 +252,7 @@ mod tests {
     }
 
     proptest! {
+        /// EMP-4: what is sent is bounded, and read whole or not at all.
         #[test]
         fn what_is_encoded_is_decoded_and_what_is_cut_short_is_not(
             news in news(),

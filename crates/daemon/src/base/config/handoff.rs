@@ -57,6 +57,9 @@ const TAKE_OVER: Duration = Duration::from_millis(400);
 /// For how long what the mobile does not have is not acknowledged where nobody says.
 const HOLD: Duration = Duration::from_secs(60);
 
+/// How long a base that is to end waits for its mobiles to leave where nobody says.
+const DRAIN: Duration = Duration::from_secs(30);
+
 settings! {
     /// The `[handoff]` table.
     pub struct HandoffFile {
@@ -81,6 +84,9 @@ settings! {
         pub fleet_keys: Vec<PathBuf>,
         /// With `fleet_keys`: a base that has a mobile's connections and is silent for so long is taken for dead.
         pub take_over: Option<Span> = Span(TAKE_OVER),
+        /// On SIGTERM its mobiles are [told to leave](moving.md#emptying-a-base), and it ends when they have, or after so long;
+        /// `0s`: at once.
+        pub drain: Option<Span> = Span(DRAIN),
     }
 }
 

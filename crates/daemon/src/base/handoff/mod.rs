@@ -119,6 +119,11 @@ impl Handoffs {
         self.station.is_away(mobile)
     }
 
+    /// Sessions that are elsewhere, and of which sockets are here.
+    pub(super) fn anchored(&self) -> usize {
+        self.station.anchored()
+    }
+
     /// A mobile has connections here.
     pub(super) fn end_move(&mut self, mobile: PublicKey) {
         if let Some(migration) = &mut self.means.migration {

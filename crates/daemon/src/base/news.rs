@@ -1,0 +1,168 @@
+//! What this base tells its mobiles of itself and of the fleet: which bases there are, how full it is, and
+//! whether it is being emptied.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use lasthop_hop::seal::PublicKey;
+use lasthop_units::Time;
+use lasthop_wire::mhp::HostName;
+use lasthop_wire::mhp::fleet::{FleetBase, FleetMessage, FleetNews};
+
+use super::BaseConfig;
+use crate::backhaul::BaseAssociationId;
+use crate::config::HopAddress;
+use crate::driver::Core;
+use crate::hop::Hop;
+
+/// How often it is looked whether the load has changed.
+const PACE: Duration = Duration::from_secs(2);
+/// Loads are told in steps of so many.
+const STEP: u8 = 16;
+/// When this base is to be emptied, so many of its mobiles leave in a second,
+const LEAVE_RATE: u64 = 100;
+/// but the last of them after no more than this.
+const SPREAD_MAX: Duration = Duration::from_secs(5);
+
+/// Who has asked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Subscriber {
+    /// It is here, and does not only look.
+    pub(super) here: bool,
+    /// It knows no other base.
+    pub(super) stays: bool,
+}
+
+/// What is told, and to whom.
+pub(super) struct News {
+    bases: Vec<FleetBase>,
+    draining: bool,
+    load: u8,
+    subscribers: BTreeMap<BaseAssociationId, Subscriber>,
+    /// When the load is looked at next.
+    next: Time,
+}
+
+impl News {
+    /// Of a base with this configuration.
+    pub(super) fn new(config: &BaseConfig) -> Self {
+        Self {
+            bases: bases(config),
+            draining: false,
+            load: 0,
+            subscribers: BTreeMap::new(),
+            next: Time::ZERO,
+        }
+    }
+
+    /// Whether this base is being emptied.
+    pub(super) fn is_draining(&self) -> bool {
+        self.draining
+    }
+
+    /// What a mobile has asked, if it has.
+    pub(super) fn subscriber(&self, id: BaseAssociationId) -> Option<Subscriber> {
+        self.subscribers.get(&id).copied()
+    }
+
+    /// Takes a mobile's question, and answers it. False if the message is none.
+    pub(super) fn handle<H: Hop<Id = BaseAssociationId>, W>(
+        &mut self,
+        core: &mut Core<H, W>,
+        id: BaseAssociationId,
+        message: &[u8],
+    ) -> bool {
+        let Some(FleetMessage::Ask { here, stays }) = FleetMessage::decode(message) else {
+            return false;
+        };
+        if matches!(id, BaseAssociationId::Mobile(_)) {
+            // What it had here is waited for until it is known to be elsewhere, whatever it says.
+            let here = here || self.subscribers.get(&id).is_some_and(|before| before.here);
+            self.subscribers.insert(id, Subscriber { here, stays });
+            self.tell(core, id);
+        }
+        true
+    }
+
+    /// The association is over.
+    pub(super) fn remove(&mut self, id: BaseAssociationId) {
+        self.subscribers.remove(&id);
+    }
+
+    /// This base is to be emptied, or no more: its mobiles are told so at once.
+    pub(super) fn set_draining<H: Hop<Id = BaseAssociationId>, W>(
+        &mut self,
+        core: &mut Core<H, W>,
+        draining: bool,
+    ) {
+        if std::mem::replace(&mut self.draining, draining) != draining {
+            self.tell_all(core);
+        }
+    }
+
+    /// When [`set_load`](Self::set_load) is to be called.
+    pub(super) fn next_timeout(&self) -> Option<Time> {
+        (!self.subscribers.is_empty()).then_some(self.next)
+    }
+
+    /// Tells mobiles how full this base is, where that has changed.
+    pub(super) fn set_load<H: Hop<Id = BaseAssociationId>, W>(
+        &mut self,
+        core: &mut Core<H, W>,
+        load: u8,
+    ) {
+        self.next = core.now + PACE;
+        let load = load / STEP * STEP;
+        if std::mem::replace(&mut self.load, load) != load {
+            self.tell_all(core);
+        }
+    }
+
+    fn tell_all<H: Hop<Id = BaseAssociationId>, W>(&self, core: &mut Core<H, W>) {
+        self.subscribers.keys().for_each(|id| self.tell(core, *id));
+    }
+
+    fn tell<H: Hop<Id = BaseAssociationId>, W>(
+        &self,
+        core: &mut Core<H, W>,
+        id: BaseAssociationId,
+    ) {
+        let Self { draining, load, .. } = *self;
+        let here = self.subscribers.values().filter(|subscriber| subscriber.here).count() as u64;
+        let spread = Duration::from_millis(here.saturating_sub(1) * 1000 / LEAVE_RATE);
+        let spread = u16::try_from(spread.min(SPREAD_MAX).as_millis()).unwrap_or(u16::MAX);
+        let bases = self.bases.clone();
+        let mut told = Vec::new();
+        FleetMessage::Told(FleetNews { draining, load, spread, bases }).encode(&mut told);
+        let now = core.now;
+        if let Some((session, mut streams)) = core.session(id) {
+            // Who has gone asks again when it comes back.
+            let _ = session.send_message(now, &mut streams, &told);
+        }
+    }
+}
+
+/// The other bases; none where mobiles are served by frames and not by UDP or TCP.
+fn bases(config: &BaseConfig) -> Vec<FleetBase> {
+    let peers = serving(config).map(|(name, key, at)| {
+        let name = HostName::new(name).ok();
+        let name = name.or_else(|| HostName::new(&key.to_string()).ok())?;
+        Some(FleetBase { key: *key.as_bytes(), name, hop: vec![at] })
+    });
+    peers.flatten().collect()
+}
+
+/// The other bases, and where each serves mobiles.
+pub(super) fn serving(config: &BaseConfig) -> impl Iterator<Item = (&str, PublicKey, SocketAddr)> {
+    let own = match &config.place {
+        HopAddress::Internet(own) => own.first().map(SocketAddr::port),
+        HopAddress::Ethernet { .. } => None,
+    };
+    let peers = config.handoff.iter().flat_map(|handoff| &handoff.peers);
+    peers.filter_map(move |peer| {
+        let like_this = || own.map(|port| SocketAddr::new(peer.address.ip(), port));
+        let at = own.and(peer.hop).or_else(like_this)?;
+        Some((peer.name.as_str(), peer.key, at))
+    })
+}
