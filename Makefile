@@ -80,6 +80,8 @@ soak:
 		$(CARGO) test --locked -p lasthop-sim --test mhp random
 	LASTHOP_SCHEDULES=20000 $(CARGO) test --locked -p lasthop-sim --test schedules \
 		-- --nocapture packets_keep two_links_keep
+	$(CARGO) build --locked --profile test -p lasthop
+	LASTHOP_ROUNDS=20 $(CARGO) test --locked --profile test -p lasthop-lab --test rolling -- --nocapture
 	$(CARGO) build --locked --release -p lasthop -p lasthop-bench
 	$(BIN)/release/lasthop-bench soak --for $(SOAK_TIME)
 

@@ -122,18 +122,35 @@ impl Daemon {
 
     /// Asks it to end, once more after a while, and waits; false if it had to be killed.
     pub fn stop(&mut self) -> bool {
-        if self.ask_to_end(GRACE / 8) || self.ask_to_end(GRACE) {
+        if self.ends_within(GRACE / 8) || self.ends_within(GRACE) {
             return true;
         }
         self.kill();
         false
     }
 
-    /// Whether it has ended `patience` after being asked to.
-    fn ask_to_end(&mut self, patience: Duration) -> bool {
+    /// Asks it to end (SIGTERM).
+    pub fn ask_to_end(&mut self) {
         self.signal(Signal::TERM);
         // One that is paused hears nothing.
         self.signal(Signal::CONT);
+    }
+
+    /// Whether it has ended in good order; none while it runs.
+    ///
+    /// # Errors
+    ///
+    /// [`LabError::Ended`] with its last words if its exit status is not 0.
+    pub fn ended(&mut self) -> Result<Option<()>, LabError> {
+        match self.child.try_wait().map_err(|e| LabError::io("waiting for a child", e))? {
+            Some(status) if status.success() => Ok(Some(())),
+            _ => self.check().map(|()| None),
+        }
+    }
+
+    /// Whether it has ended `patience` after being asked to.
+    fn ends_within(&mut self, patience: Duration) -> bool {
+        self.ask_to_end();
         let deadline = Instant::now() + patience;
         while matches!(self.child.try_wait(), Ok(None)) {
             if Instant::now() >= deadline {

@@ -71,6 +71,8 @@ pub struct Settings {
     pub links: bool,
     /// Fixed hosts are acknowledged what the mobile has, where it has addresses of its own.
     pub acknowledge: bool,
+    /// The mobile's file names the first base alone, and no radio; it learns of the others.
+    pub learns: bool,
     /// What a process says is logged, in the command's own words (`debug`).
     pub log: Option<String>,
 }
@@ -85,6 +87,7 @@ impl Default for Settings {
             packets: false,
             links: false,
             acknowledge: false,
+            learns: false,
             log: None,
         }
     }
@@ -95,9 +98,10 @@ impl Default for Settings {
 /// They end with the thread that started them at the latest.
 #[derive(Debug)]
 pub struct Fleet {
+    // First: a base waits for mobiles to leave.
+    mobile: Option<Daemon>,
     bases: Vec<Option<Daemon>>,
     helpers: Vec<Option<Daemon>>,
-    mobile: Option<Daemon>,
     files: Vec<PathBuf>,
     program: PathBuf,
     settings: Settings,
@@ -177,10 +181,12 @@ impl Fleet {
         let Settings { hop, family, handoff, .. } = &self.settings;
         let Keys { bases, mobile, other, psk } = &self.keys;
         let psk = psk.path();
-        let mut allow = [
-            format!("{{ key = \"{}\", psk = {psk:?} }}", mobile.public),
-            format!("\"{}\"", other.public),
-        ];
+        let of_mobile = match self.settings.learns {
+            // With a base of which it learns it shares nothing.
+            true => format!("\"{}\"", mobile.public),
+            false => format!("{{ key = \"{}\", psk = {psk:?} }}", mobile.public),
+        };
+        let mut allow = [of_mobile, format!("\"{}\"", other.public)];
         // The mobile has one worker here and another there.
         allow.rotate_left(number % 2);
         let mut text = format!(
@@ -251,7 +257,15 @@ impl Fleet {
             self.keys.mobile.secret.path(),
             self.control(),
         );
-        for (number, Key { public, .. }) in (1..).zip(&self.keys.bases) {
+        if self.settings.learns {
+            let (address, public) = (hop_address(*family, 1), &self.keys.bases[0].public);
+            let _ = write!(
+                text,
+                "[[bases]]\nname = \"b1\"\naddress = \"{address}\"\nkey = \"{public}\"\n"
+            );
+        }
+        let named = if self.settings.learns { 0 } else { BASES };
+        for (number, Key { public, .. }) in (1..).zip(&self.keys.bases).take(named) {
             let address = hop_address(*family, number);
             let _ = match handoff {
                 None => {
@@ -379,6 +393,19 @@ impl Fleet {
         }
     }
 
+    /// Asks base `number` to end, once, and waits; its exit status.
+    ///
+    /// # Errors
+    ///
+    /// It did not end within `patience`, or not in good order.
+    pub fn end_base(&mut self, number: usize, patience: Duration) -> Result<(), LabError> {
+        let Some(base) = &mut self.bases[index(number)] else { return Ok(()) };
+        base.ask_to_end();
+        wait_for(patience, "the end of a base", || base.ended())?;
+        self.bases[index(number)] = None;
+        Ok(())
+    }
+
     fn base(&self, number: usize) -> Option<&Daemon> {
         self.bases.get(index(number))?.as_ref()
     }
@@ -441,6 +468,17 @@ impl Fleet {
     pub fn ask(&self, args: &[&str]) -> Result<String, LabError> {
         let mut command = self.at_mobile.command(&self.program);
         command.args(args).arg("--control").arg(self.control());
+        process::run(command)
+    }
+
+    /// Runs a command that speaks to base `number`, such as `status`, and returns what it printed.
+    ///
+    /// # Errors
+    ///
+    /// [`LabError::Ended`] with what it said if it failed.
+    pub fn ask_base(&self, number: usize, args: &[&str]) -> Result<String, LabError> {
+        let mut command = self.hosts[index(number)].command(&self.program);
+        command.args(args).arg("--control").arg(self.control_of_base(number));
         process::run(command)
     }
 
