@@ -92,6 +92,8 @@ struct Agent {
     cleaned: Option<u64>,
     /// How often the files have changed, for the base's side.
     versions: watch::Sender<u64>,
+    /// Whether the base is marked as one to be emptied, for the base's side.
+    marks: watch::Sender<Option<bool>>,
     pictures: watch::Receiver<Picture>,
     presence: Presence,
     /// The connection with which the presence was told.
@@ -107,7 +109,8 @@ pub async fn run(options: AgentOptions, stop: impl Future<Output = ()>) -> Resul
     let seed = keyfile::entropy().map_err(FleetError::Entropy)?;
     let (versions, versions_seen) = watch::channel(0);
     let (pictures_told, pictures) = watch::channel(Picture::default());
-    let base = Base::new(options.control.clone(), versions_seen, pictures_told);
+    let (marks, marks_seen) = watch::channel(None);
+    let base = Base::new(options.control.clone(), versions_seen, marks_seen, pictures_told);
     let mut jitter = seed.stream("fleet agent");
     let mut agent = Agent {
         first: usize::try_from(jitter.next_u64() >> 32).unwrap_or(0),
@@ -120,6 +123,7 @@ pub async fn run(options: AgentOptions, stop: impl Future<Output = ()>) -> Resul
         unwritten: None,
         cleaned: None,
         versions,
+        marks,
         pictures,
         presence: Presence::new(options.base.name.clone()),
         store: None,
@@ -307,6 +311,11 @@ impl Agent {
     async fn tell_presence(&mut self, store: &Store) -> Result<(), StoreError> {
         let member = self.membership == Membership::Member;
         let draining = self.records.draining.contains_key(&self.options.base.name);
+        self.marks.send_if_modified(|mark| {
+            let now = member.then_some(draining);
+            // What is not known any more stays as it was.
+            now.is_some() && std::mem::replace(mark, now) != now
+        });
         let picture = self.pictures.borrow().clone();
         let bases: BTreeSet<_> = self.records.bases.values().map(|base| base.key).collect();
         let wanted = member.then(|| picture.of_mobiles(&bases, draining));

@@ -128,16 +128,23 @@ fn from_the_first_base_to_the_last() {
     let error = refused(&["drain", "b1", "--fleet", &fleet, "--timeout", "1500ms"]);
     assert!(error.contains("b1 holds 1 mobile") && error.contains("still holds 1"), "{error}");
     assert_eq!(row(&fleet, "b1")["draining"], true);
+    wait_until("the base is asked to drain", PATIENCE, || base.is_draining());
     base.serves(&[]);
     assert!(told(&["drain", "b1", "--fleet", &fleet]).contains("b1 holds no mobile"));
     wait_until("nobody serves it", PATIENCE, || row(&fleet, "train7")["base"].is_null());
+    base.drain(false);
+    wait_until("one that was started again is asked too", PATIENCE, || base.is_draining());
     assert!(told(&["drain", "b1", "--fleet", &fleet, "--undo"]).contains("any more"));
+    wait_until("the base is asked to drain no longer", PATIENCE, || !base.is_draining());
+    // What its operator asks of it is his.
+    base.drain(true);
     assert!(refused(&["drain", "b9", "--fleet", &fleet]).contains("`b9`"));
 
     // Keys.
     assert!(told(&["rotate", "--fleet", &fleet]).contains("key 2"));
     wait_until("it has the key", PATIENCE, || members().contains("tickets-2.key"));
     assert!(members().contains("tickets-1.key"));
+    assert!(base.is_draining());
     assert!(told(&["rotate", "--fleet", &fleet, "--forget"]).contains("key 3"));
     wait_until("it has that key alone", PATIENCE, || {
         members().contains("tickets-3.key") && !members().contains("tickets-2.key")

@@ -31,6 +31,8 @@ pub(super) struct Picture {
     pub(super) version: Printable,
     /// Whom it serves, and how many connections they have.
     pub(super) served: BTreeMap<Key, u64>,
+    /// Whether it sends its mobiles elsewhere; none if it does not say.
+    pub(super) draining: Option<bool>,
     /// The latest version of its files that it has read.
     pub(super) reloaded: Option<u64>,
 }
@@ -54,6 +56,7 @@ impl Picture {
     fn take_in(&mut self, report: Option<&Report>) {
         let Some(report) = report else {
             self.ready = false;
+            self.draining = None;
             self.served.clear();
             return;
         };
@@ -62,6 +65,7 @@ impl Picture {
             self.since = since;
         }
         self.ready = true;
+        self.draining = report.draining;
         self.version = report.version.parse().unwrap_or_default();
         self.served = served(report);
     }
@@ -88,23 +92,40 @@ fn served(report: &Report) -> BTreeMap<Key, u64> {
 pub(super) struct Base {
     control: PathBuf,
     versions: watch::Receiver<u64>,
+    /// Whether etcd has it marked as one to be emptied; none while that is not known.
+    marks: watch::Receiver<Option<bool>>,
     pictures: watch::Sender<Picture>,
     picture: Picture,
     /// Whether it answered when it was looked at last.
     answered: Option<bool>,
     /// Why it did not read its files, as was said.
     refused: Option<String>,
+    /// It was asked to empty itself for the mark in etcd.
+    drained: bool,
+    /// Why it did not do what the mark says, as was said.
+    undrained: Option<String>,
 }
 
 impl Base {
     pub(super) fn new(
         control: PathBuf,
         versions: watch::Receiver<u64>,
+        marks: watch::Receiver<Option<bool>>,
         pictures: watch::Sender<Picture>,
     ) -> Self {
         let version = env!("CARGO_PKG_VERSION").parse().unwrap_or_default();
         let picture = Picture { since: now(), version, ..Picture::default() };
-        Self { control, versions, pictures, picture, answered: None, refused: None }
+        Self {
+            control,
+            versions,
+            marks,
+            pictures,
+            picture,
+            answered: None,
+            refused: None,
+            drained: false,
+            undrained: None,
+        }
     }
 
     /// For as long as somebody looks.
@@ -114,6 +135,11 @@ impl Base {
         loop {
             tokio::select! {
                 _ = looks.tick() => {}
+                changed = self.marks.changed() => {
+                    if changed.is_err() {
+                        return;
+                    }
+                }
                 changed = self.versions.changed() => {
                     if changed.is_err() {
                         return;
@@ -129,6 +155,7 @@ impl Base {
                 asked_again = tokio::time::Instant::now() + AGAIN;
             }
             self.look().await;
+            self.follow_mark().await;
             if self.pictures.send(self.picture.clone()).is_err() {
                 return;
             }
@@ -145,6 +172,44 @@ impl Base {
             match self.picture.ready {
                 true => tracing::info!(%control, "the base answers"),
                 false => tracing::warn!(%control, "the base does not answer"),
+            }
+        }
+    }
+
+    /// Has the base send its mobiles elsewhere while etcd has it marked, and stop that when the mark goes. What
+    /// an operator has asked of it without a mark is left alone.
+    async fn follow_mark(&mut self) {
+        let mark = *self.marks.borrow_and_update();
+        let wanted = match mark {
+            Some(true) if self.picture.draining == Some(false) => true,
+            Some(false) if self.drained && self.picture.draining == Some(true) => false,
+            Some(false) => {
+                self.drained = false;
+                return;
+            }
+            _ => {
+                self.drained |= mark == Some(true) && self.picture.draining == Some(true);
+                return;
+            }
+        };
+        let path = self.control.clone();
+        let request = Request::Drain { undo: !wanted };
+        let asked = spawn_blocking(move || control::request(&path, &request)).await;
+        match asked {
+            Ok(Ok(_)) => {
+                (self.drained, self.undrained) = (wanted, None);
+                match wanted {
+                    true => tracing::info!("the base sends its mobiles to others"),
+                    false => tracing::info!("the base keeps its mobiles"),
+                }
+            }
+            Ok(Err(RequestError::Io(_))) | Err(_) => {}
+            Ok(Err(error)) => {
+                let why = error.to_string();
+                if self.undrained.as_ref() != Some(&why) {
+                    tracing::error!(%why, "the base does not send its mobiles to others");
+                    self.undrained = Some(why);
+                }
             }
         }
     }

@@ -276,7 +276,11 @@ pub(crate) struct FakeBase {
 impl FakeBase {
     pub(crate) fn serve(folder: &Path) -> Self {
         let listener = UnixListener::bind(folder.join("base.sock")).unwrap();
-        let report = Arc::new(Mutex::new(Report { version: "7".into(), ..Report::default() }));
+        let report = Arc::new(Mutex::new(Report {
+            version: "7".into(),
+            draining: Some(false),
+            ..Report::default()
+        }));
         let reloads = Arc::new(Mutex::new(0));
         let base = Self { report: report.clone(), reloads: reloads.clone() };
         thread::spawn(move || {
@@ -287,6 +291,10 @@ impl FakeBase {
                 let answer = if line.contains("reload") {
                     *reloads.lock().unwrap() += 1;
                     r#"{"ok":{"reload":{"added":0,"removed":0}}}"#.to_owned()
+                } else if line.contains("drain") {
+                    let draining = !line.contains("undo");
+                    report.lock().unwrap().draining = Some(draining);
+                    serde_json::json!({ "ok": { "drain": { "draining": draining } } }).to_string()
                 } else {
                     serde_json::json!({ "ok": *report.lock().unwrap() }).to_string()
                 };
@@ -305,6 +313,16 @@ impl FakeBase {
             ..AssociationReport::default()
         };
         self.report.lock().unwrap().associations = mobiles.iter().map(association).collect();
+    }
+
+    /// Whether it was asked to send its mobiles elsewhere.
+    pub(crate) fn is_draining(&self) -> bool {
+        self.report.lock().unwrap().draining == Some(true)
+    }
+
+    /// An operator asks it to, or no longer.
+    pub(crate) fn drain(&self, draining: bool) {
+        self.report.lock().unwrap().draining = Some(draining);
     }
 
     pub(crate) fn reloads(&self) -> u64 {
