@@ -180,11 +180,12 @@ mod tests {
         let bases = prop::collection::vec(base, 0..=FLEET_MAX);
         (any::<bool>(), any::<u8>(), any::<u16>(), bases).prop_map(
             |(draining, load, spread, bases)| {
-                let base = |(n, (rest, name, hop)): (usize, ([u8; 31], _, Vec<_>))| FleetBase {
-                    key: core::array::from_fn(|i| if i == 0 { n as u8 } else { rest[i - 1] }),
-                    name: HostName::new(&String::from(name)).expect("fit"),
-                    hop: hop.into_iter().map(SocketAddr::from).collect(),
-                };
+                let base =
+                    |(n, (rest, name, hop)): (usize, ([u8; 31], String, Vec<_>))| FleetBase {
+                        key: core::array::from_fn(|i| if i == 0 { n as u8 } else { rest[i - 1] }),
+                        name: HostName::new(&name).expect("fit"),
+                        hop: hop.into_iter().map(SocketAddr::from).collect(),
+                    };
                 FleetNews {
                     draining,
                     load,
