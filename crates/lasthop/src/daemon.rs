@@ -90,6 +90,13 @@ pub(crate) fn reload_on_hangup(stop: &Stop) -> anyhow::Result<()> {
     catch(SIGHUP, stop.reload_writer())
 }
 
+/// Tells the service manager, if one has started this process and wants to know, that it serves.
+pub(crate) fn notify_ready() {
+    if let Err(error) = sd_notify::notify(&[sd_notify::NotifyState::Ready]) {
+        tracing::warn!(%error, "the service manager is not told that this serves");
+    }
+}
+
 /// Has a signal write to a descriptor.
 fn catch(signal: i32, writer: io::Result<UnixStream>) -> anyhow::Result<()> {
     let writer = writer.context("no descriptors are left")?;

@@ -6,7 +6,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{UnixDatagram, UnixListener};
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
@@ -222,6 +222,30 @@ fn base_and_mobile_run_until_they_are_told_to_stop() {
         assert!(!fs::exists(&control).unwrap(), "the status socket is taken away");
         assert!(TcpStream::connect(&addr).is_err());
     }
+}
+
+/// A service manager waits for that (sd_notify(3)), and asks by the exit status.
+#[test]
+fn a_base_tells_its_service_manager_that_it_serves_and_says_whether_it_is_ready() {
+    let place = Isolation::new("notify");
+    let manager = UnixDatagram::bind(place.path("notify.sock")).unwrap();
+    manager.set_read_timeout(Some(PATIENCE)).unwrap();
+    let args = place.base("127.0.0.1:0");
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let control = place.path("base.sock");
+    let ready = || lasthop(&["status", "--ready", "--control", &control]);
+    assert_eq!(ready().status.code(), Some(1));
+    let base = command(&args).env("NOTIFY_SOCKET", place.path("notify.sock")).spawn().unwrap();
+    let mut said = [0; 64];
+    let n = manager.recv(&mut said).unwrap();
+    assert_eq!(&said[..n], b"READY=1\n");
+    let out = ready();
+    assert_eq!((out.status.code(), out.stdout.len()), (Some(0), 0), "{out:?}");
+    let drained = lasthop(&["base", "drain", "--control", &control]);
+    assert!(String::from_utf8_lossy(&drained.stderr).contains("no [[peers]]"), "{drained:?}");
+    let pid = rustix::process::Pid::from_child(&base);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    assert!(await_end(base).status.success());
 }
 
 #[test]

@@ -50,6 +50,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     for addr in base.places() {
         tracing::info!(addr, "serving mobiles");
     }
+    daemon::notify_ready();
     Ok(base.run(&stop)?)
 }
 

@@ -26,6 +26,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     for addr in mobile.local_addrs() {
         tracing::info!(%addr, "serving SOCKS5 and HTTP CONNECT");
     }
+    daemon::notify_ready();
     Ok(mobile.run(&stop)?)
 }
 
