@@ -104,7 +104,10 @@ impl MobileRole {
 
     /// These are the other bases, in place of those that were learned before.
     fn learn(&mut self, core: &mut Core, bases: &[FleetBase]) {
-        for station in &mut self.stations {
+        let here = self.here;
+        // A base does not name itself.
+        let others = self.stations.iter_mut().enumerate().filter(|(i, _)| *i != here);
+        for (_, station) in others {
             let named = |base: &FleetBase| {
                 station.config.key.is_some_and(|key| *key.as_bytes() == base.key)
             };
