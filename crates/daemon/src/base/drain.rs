@@ -109,7 +109,9 @@ impl BaseRole {
     pub(super) fn mobiles_here(&self) -> usize {
         let is_here = |(id, key): &(BaseAssociationId, _)| {
             let away = self.handoffs.as_ref().zip(*key).is_some_and(|(all, key)| all.is_away(key));
-            !away && self.news.subscriber(*id).is_none_or(|asked| asked.here)
+            // One that has come anew is counted once.
+            let latest = key.is_none_or(|key| self.present.with(key) == Some(*id));
+            latest && !away && self.news.subscriber(*id).is_none_or(|asked| asked.here)
         };
         self.present.latest().filter(is_here).count()
     }

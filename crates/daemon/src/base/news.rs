@@ -18,7 +18,7 @@ use crate::hop::Hop;
 
 /// How often it is looked whether the load has changed.
 const PACE: Duration = Duration::from_secs(2);
-/// Loads are told in steps of so many.
+/// A load is told again when it has changed by so much.
 const STEP: u8 = 16;
 /// When this base is to be emptied, so many of its mobiles leave in a second,
 const LEAVE_RATE: u64 = 100;
@@ -73,14 +73,17 @@ impl News {
         id: BaseAssociationId,
         message: &[u8],
     ) -> bool {
-        let Some(FleetMessage::Ask { here, stays }) = FleetMessage::decode(message) else {
+        let Some(FleetMessage::Ask { here: asks_here, stays }) = FleetMessage::decode(message)
+        else {
             return false;
         };
         if matches!(id, BaseAssociationId::Mobile(_)) {
             // What it had here is waited for until it is known to be elsewhere, whatever it says.
-            let here = here || self.subscribers.get(&id).is_some_and(|before| before.here);
+            let here = asks_here || self.subscribers.get(&id).is_some_and(|before| before.here);
             self.subscribers.insert(id, Subscriber { here, stays });
-            self.tell(core, id);
+            // Who only looks does not learn here.
+            let told = self.told(asks_here.then(|| self.bases.clone()));
+            send(core, id, &told);
         }
         true
     }
@@ -113,33 +116,39 @@ impl News {
         load: u8,
     ) {
         self.next = core.now + PACE;
-        let load = load / STEP * STEP;
-        if std::mem::replace(&mut self.load, load) != load {
+        if self.load.abs_diff(load) >= STEP {
+            self.load = load;
             self.tell_all(core);
         }
     }
 
     fn tell_all<H: Hop<Id = BaseAssociationId>, W>(&self, core: &mut Core<H, W>) {
-        self.subscribers.keys().for_each(|id| self.tell(core, *id));
+        let told = self.told(None);
+        self.subscribers.keys().for_each(|id| send(core, *id, &told));
     }
 
-    fn tell<H: Hop<Id = BaseAssociationId>, W>(
-        &self,
-        core: &mut Core<H, W>,
-        id: BaseAssociationId,
-    ) {
+    /// What is told of this base, and of the others if they are to be named.
+    fn told(&self, bases: Option<Vec<FleetBase>>) -> Vec<u8> {
         let Self { draining, load, .. } = *self;
-        let here = self.subscribers.values().filter(|subscriber| subscriber.here).count() as u64;
+        let is_here = |subscriber: &&Subscriber| draining && subscriber.here;
+        let here = self.subscribers.values().filter(is_here).count() as u64;
         let spread = Duration::from_millis(here.saturating_sub(1) * 1000 / LEAVE_RATE);
         let spread = u16::try_from(spread.min(SPREAD_MAX).as_millis()).unwrap_or(u16::MAX);
-        let bases = self.bases.clone();
         let mut told = Vec::new();
         FleetMessage::Told(FleetNews { draining, load, spread, bases }).encode(&mut told);
-        let now = core.now;
-        if let Some((session, mut streams)) = core.session(id) {
-            // Who has gone asks again when it comes back.
-            let _ = session.send_message(now, &mut streams, &told);
-        }
+        told
+    }
+}
+
+fn send<H: Hop<Id = BaseAssociationId>, W>(
+    core: &mut Core<H, W>,
+    id: BaseAssociationId,
+    told: &[u8],
+) {
+    let now = core.now;
+    if let Some((session, mut streams)) = core.session(id) {
+        // Who has gone asks again when it comes back.
+        let _ = session.send_message(now, &mut streams, told);
     }
 }
 

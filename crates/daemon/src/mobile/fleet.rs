@@ -1,17 +1,16 @@
 //! What bases tell of themselves and of the fleet: bases that the configuration does not name are learned,
 //! and one that is being emptied is left.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
-use lasthop_hop::seal::PublicKey;
 use lasthop_units::Time;
 use lasthop_wire::mhp::fleet::{FLEET_MAX, FleetBase, FleetMessage, FleetNews};
 
 use super::choice::{self, Prospect};
-use super::config::{BaseAddress, Candidate};
+use super::config::Candidate;
 use super::handoff::LINGER;
 use super::known_base::{KnownBase, Origin, Told};
+use super::learning::{self, Lesson};
 use super::{Core, MobileRole};
 use crate::config::HopAddress;
 use crate::driver::Role;
@@ -27,14 +26,12 @@ const LEFT: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(super) struct Leaving {
     base: usize,
-    /// Not before.
+    /// When the others are asked, and one of them is gone to.
     at: Time,
-    /// Since when the others are asked.
-    since: Time,
-    /// Nothing is done until then, after none could be moved to.
-    again: Option<Time>,
+    /// They were.
+    asked: bool,
     /// When something is to be done though nothing happens.
-    next: Option<Time>,
+    next: Time,
     /// That there is no other was logged.
     logged: bool,
 }
@@ -61,8 +58,9 @@ impl MobileRole {
         if busy || !core.hop.get(part).is_some_and(|hop| hop.is_up()) {
             return false;
         }
-        let others = (0..self.stations.len()).filter(|other| *other != i);
-        let stays = here && others.into_iter().all(|other| !self.is_usable(now, other));
+        let is_other =
+            |(n, other): (usize, &KnownBase)| n != i && other.origin != Origin::Forgotten;
+        let stays = here && !self.stations.iter().enumerate().any(is_other);
         let question = FleetMessage::Ask { here, stays };
         if self.stations[i].question.as_ref() == Some(&question) {
             return false;
@@ -84,16 +82,17 @@ impl MobileRole {
         let Some(i) = self.station_at(part) else { return };
         let FleetNews { draining, load, spread, .. } = *news;
         self.stations[i].told = Some(Told { draining, load });
-        if i != self.here || part != self.at {
+        // Only the base that has the session is believed.
+        if i != self.here || part != self.at || !self.resumed || self.is_pending() {
             return;
         }
-        if self.config.handoff.learn()
+        if let Some(bases) = news.bases.as_ref().filter(|_| self.config.handoff.learn())
             && matches!(self.stations[i].config.place, HopAddress::Internet(_))
         {
-            self.learn(core, &news.bases);
+            self.learn(core, bases);
         }
         match (draining, &self.leaving) {
-            (true, None) => self.begin_leaving(core, Duration::from_millis(spread.into())),
+            (true, None) => self.begin_leaving(core.now, Duration::from_millis(spread.into())),
             (false, Some(_)) => {
                 tracing::info!(base = self.stations[i].name(), "no longer draining: staying");
                 self.leaving = None;
@@ -104,73 +103,36 @@ impl MobileRole {
 
     /// These are the other bases, in place of those that were learned before.
     fn learn(&mut self, core: &mut Core, bases: &[FleetBase]) {
-        let here = self.here;
-        // A base does not name itself.
-        let others = self.stations.iter_mut().enumerate().filter(|(i, _)| *i != here);
-        for (_, station) in others {
-            let named = |base: &FleetBase| {
-                station.config.key.is_some_and(|key| *key.as_bytes() == base.key)
-            };
-            if station.origin == Origin::Learned && !bases.iter().any(named) {
-                station.origin = Origin::Forgotten;
-                self.asks = true;
-            }
-        }
+        self.asks |= learning::forget(&mut self.stations, self.here, bases);
         for base in bases.iter().take(FLEET_MAX) {
-            self.learn_base(core, base);
+            let is_free = |i| i != self.here && !self.links.leads_to(i);
+            match learning::lesson(&self.stations, base, is_free) {
+                Some(Lesson::Known(i, config)) => {
+                    let station = &mut self.stations[i];
+                    let moved = station.config.place != config.place;
+                    self.asks |= station.origin != Origin::Learned;
+                    (station.origin, station.config) = (Origin::Learned, config);
+                    if moved && station.part.is_some() {
+                        self.resolve_base(core, i);
+                    }
+                }
+                Some(Lesson::New(instead, config)) => self.learn_base(instead, config),
+                None => {}
+            }
         }
     }
 
-    fn learn_base(&mut self, core: &mut Core, base: &FleetBase) {
-        let key = PublicKey::from_bytes(base.key);
-        let Some(at) = base.hop.iter().find(|at| may_serve(at)) else { return };
-        let known = self.station_of(&key);
-        if known.is_some_and(|i| self.stations[i].origin == Origin::File) {
-            return;
-        }
-        let taken = |name: &str| {
-            let others = self.stations.iter().filter(|other| other.config.key != Some(key));
-            others
-                .into_iter()
-                .any(|other| other.origin != Origin::Forgotten && other.name() == name)
-        };
-        let name = base.name.as_str();
-        let name = if taken(name) { key.to_string() } else { name.to_owned() };
-        let place = BaseAddress { host: at.ip().to_string(), port: at.port() };
-        let place = HopAddress::Internet(place);
-        let config = Candidate { name, place, key: Some(key), psk: None, interface: None };
-        if let Some(i) = known {
-            let station = &mut self.stations[i];
-            let moved = station.config.place != config.place;
-            self.asks |= station.origin != Origin::Learned;
-            (station.origin, station.config) = (Origin::Learned, config);
-            if moved && station.part.is_some() {
-                self.resolve_base(core, i);
-            }
-            return;
-        }
-        let free = |(i, station): &(usize, &KnownBase)| {
-            station.origin == Origin::Forgotten
-                && station.part.is_none()
-                && *i != self.here
-                && !self.links.leads_to(*i)
-        };
-        let place = self.stations.iter().enumerate().find(free).map(|(i, _)| i);
-        let learned = self.stations.iter().filter(|station| station.origin != Origin::File);
-        if place.is_none() && learned.count() >= FLEET_MAX {
-            return;
-        }
-        let Some(handoffs) = &mut self.handoffs else { return };
-        let before = place.and_then(|i| self.stations[i].config.key);
+    fn learn_base(&mut self, instead: Option<usize>, config: Candidate) {
+        let (Some(handoffs), Some(key)) = (&mut self.handoffs, config.key) else { return };
+        let before = instead.and_then(|i| self.stations[i].config.key);
         if !handoffs.learn(key, before) {
             return;
         }
-        tracing::info!(base = config.name, %at, "learned of a base");
-        let mut station = KnownBase::new(config);
-        station.origin = Origin::Learned;
-        match place {
+        tracing::info!(base = config.name, "learned of a base");
+        let station = KnownBase::learned(config);
+        match instead {
             Some(i) => {
-                self.transits.forget(i);
+                self.transits.replace(i);
                 self.stations[i] = station;
             }
             None => self.stations.push(station),
@@ -179,43 +141,35 @@ impl MobileRole {
     }
 
     /// The base `here` is being emptied.
-    fn begin_leaving(&mut self, core: &mut Core, spread: Duration) {
+    fn begin_leaving(&mut self, now: Time, spread: Duration) {
         let Some(handoffs) = &mut self.handoffs else { return };
         let wait = handoffs.draw(spread);
-        let (base, since) = (self.here, core.now);
+        let (base, at) = (self.here, now + wait);
         tracing::info!(base = self.stations[base].name(), ?wait, "the base is draining: leaving");
-        let at = since + wait;
-        self.leaving =
-            Some(Leaving { base, at, since, again: None, next: Some(at), logged: false });
-        for i in (0..self.stations.len()).filter(|i| *i != base) {
-            if self.is_usable(since, i)
-                && let Some(part) = self.open_hop(core, i)
-            {
-                let (hop, mut turn) = core.turn();
-                hop.with(&mut turn, part, |hop, turn| hop.roam(turn, 0));
-            }
-        }
+        self.leaving = Some(Leaving { base, at, asked: false, next: at, logged: false });
     }
 
     /// Goes on to another base if the present one is to be left. True if it does.
     pub(super) fn follow_leaving(&mut self, core: &mut Core) -> bool {
         let (now, here) = (core.now, self.here);
-        if self.leaving.as_ref().is_some_and(|leaving| leaving.base != here) {
-            self.leaving = None;
-        }
-        let handoff_pending = self.is_pending();
-        let Some(leaving) = &mut self.leaving else { return false };
-        if !self.resumed || handoff_pending || leaving.again.is_some_and(|again| now < again) {
+        self.leaving.take_if(|leaving| leaving.base != here);
+        if !self.resumed || self.is_pending() {
             return false;
         }
-        if leaving.again.take().is_some() {
-            leaving.since = now;
-        }
-        let (at, until) = (leaving.at, leaving.since + PROBE);
+        let Some(leaving) = self.leaving.as_mut().filter(|leaving| leaving.at <= now) else {
+            return false;
+        };
+        let (until, begins) = (leaving.at + PROBE, !std::mem::replace(&mut leaving.asked, true));
         let (mut ready, mut waits) = (Vec::new(), false);
         for i in (0..self.stations.len()).filter(|i| *i != here) {
-            if !self.is_usable(now, i) || self.open_hop(core, i).is_none() {
+            if !self.is_usable(now, i) {
                 continue;
+            }
+            let Some(part) = self.open_hop(core, i) else { continue };
+            if begins {
+                // One that was made earlier may be idle.
+                let (hop, mut turn) = core.turn();
+                hop.with(&mut turn, part, |hop, turn| hop.roam(turn, 0));
             }
             self.stations[i].until = Some(now + LINGER);
             match self.stations[i].told {
@@ -226,21 +180,21 @@ impl MobileRole {
                 None => waits = true,
             }
         }
-        if now < at || (waits && now < until) {
-            if let Some(leaving) = &mut self.leaving {
-                leaving.next = [at, until].into_iter().filter(|at| *at > now).min();
-            }
+        let Some(leaving) = &mut self.leaving else { return false };
+        if waits && now < until {
+            leaving.next = until;
             return false;
         }
+        leaving.next = now + AGAIN;
         if let Some(i) = self.best_of(core, ready) {
             self.stations[here].left = Some(now);
             self.move_to(core, i);
             return true;
         }
-        let base = self.stations[here].name();
         if let Some(leaving) = &mut self.leaving {
-            (leaving.again, leaving.next) = (Some(now + AGAIN), Some(now + AGAIN));
+            (leaving.at, leaving.asked) = (leaving.next, false);
             if !std::mem::replace(&mut leaving.logged, true) {
+                let base = self.stations[here].name();
                 tracing::warn!(base, "the base is draining, and no other answers: staying");
             }
         }
@@ -249,7 +203,8 @@ impl MobileRole {
 
     /// When [`follow_leaving`](Self::follow_leaving) has something to do even if nothing happens.
     pub(super) fn leaving_timeout(&self) -> Option<Time> {
-        self.leaving.as_ref().filter(|_| self.resumed && !self.is_pending())?.next
+        let may_leave = self.resumed && !self.is_pending();
+        self.leaving.as_ref().filter(|_| may_leave).map(|leaving| leaving.next)
     }
 
     /// The best of these bases.
@@ -275,10 +230,4 @@ impl MobileRole {
             load: station.told.map_or(0, |told| told.load),
         }
     }
-}
-
-/// Whether that can be where somebody else serves mobiles.
-fn may_serve(at: &SocketAddr) -> bool {
-    let ip = at.ip();
-    at.port() != 0 && !ip.is_unspecified() && !ip.is_multicast() && !ip.is_loopback()
 }

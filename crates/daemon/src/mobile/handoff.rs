@@ -36,7 +36,6 @@ pub(super) struct Handoffs {
     machine: Machine,
     config: handoff::Config,
     keys: Keypair,
-    granter: MobileKeys,
     random: Random,
     /// When the handoff under way began.
     began: Option<Time>,
@@ -60,12 +59,11 @@ impl Handoffs {
         let first = *bases.first()?;
         let config = handoff::Config { give_up, ..handoff::Config::mobile() };
         let granter = MobileKeys::new(&keys, bases);
-        let machine = machine(config, &keys, &granter, random.next_u64(), first);
+        let machine = machine(config, &keys, granter, random.next_u64(), first);
         Some(Self {
             machine,
             config,
             keys,
-            granter,
             random,
             began: None,
             done: 0,
@@ -78,18 +76,25 @@ impl Handoffs {
     /// Begins another session at `base`, in place of the present one.
     fn restart(&mut self, base: PublicKey) {
         let random = self.random.next_u64();
-        self.machine = machine(self.config, &self.keys, &self.granter, random, base);
+        self.prefer(&base);
+        let granter = self.machine.granter_mut().clone();
+        self.machine = machine(self.config, &self.keys, granter, random, base);
         self.began = None;
     }
 
     /// There is one more base, in place of another if one is named. False if its key is not usable.
     pub(super) fn learn(&mut self, base: PublicKey, instead: Option<PublicKey>) -> bool {
-        let added = self.granter.add(&self.keys, base);
+        let granter = self.machine.granter_mut();
+        let added = granter.add(&self.keys, base);
         if added && let Some(instead) = instead {
-            self.granter.remove(&instead);
+            granter.remove(&instead);
         }
-        self.machine.granter_mut().clone_from(&self.granter);
         added
+    }
+
+    /// The session goes to that base.
+    fn prefer(&mut self, base: &PublicKey) {
+        self.machine.granter_mut().prefer(base);
     }
 
     /// A random time, less than `bound`.
@@ -121,12 +126,12 @@ impl Handoffs {
 fn machine(
     config: handoff::Config,
     keys: &Keypair,
-    granter: &MobileKeys,
+    granter: MobileKeys,
     random: u64,
     first: PublicKey,
 ) -> Machine {
     let name = SessionId::of_mobile(keys.public().as_bytes(), random);
-    Machine::with_granter(config, name, first, granter.clone())
+    Machine::with_granter(config, name, first, granter)
 }
 
 impl MobileRole {
@@ -167,8 +172,7 @@ impl MobileRole {
                 MobileEvent::Suspend { to } => {
                     if let Some(i) = self.station_of(&to) {
                         if let Some(handoffs) = &mut self.handoffs {
-                            handoffs.granter.prefer(&to);
-                            handoffs.machine.granter_mut().prefer(&to);
+                            handoffs.prefer(&to);
                         }
                         self.record_departure(core, i);
                         self.suspend_session(core, i);
@@ -493,9 +497,7 @@ impl MobileRole {
             let station = &mut self.stations[i];
             station.until = Some(now + LINGER);
             match station.asked {
-                Some(asked) if asked.is_answered_by(liveness) => {
-                    answered.push(i);
-                }
+                Some(asked) if asked.is_answered_by(liveness) => answered.push(i),
                 Some(_) => waits = true,
                 None => {
                     waits = true;

@@ -137,7 +137,7 @@ impl SavedPaths {
 }
 
 impl KnownBase {
-    /// A base without a hop.
+    /// A base of the configuration, without a hop.
     pub(super) fn new(config: Candidate) -> Self {
         Self {
             config,
@@ -156,6 +156,11 @@ impl KnownBase {
             reported: None,
             addresses: Addresses::default(),
         }
+    }
+
+    /// A base without a hop, of which another has told.
+    pub(super) fn learned(config: Candidate) -> Self {
+        Self { origin: Origin::Learned, ..Self::new(config) }
     }
 
     /// There is no association any more in which it was asked.

@@ -14,6 +14,7 @@ mod held_syn;
 mod hop_factory;
 mod intercepted;
 mod known_base;
+mod learning;
 mod link_changes;
 mod links;
 mod network;

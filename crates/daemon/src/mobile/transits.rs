@@ -46,6 +46,14 @@ impl Transits {
         self.changed = true;
     }
 
+    /// Another base has this one's place from here on.
+    pub(super) fn replace(&mut self, base: usize) {
+        self.forget(base);
+        self.asked.retain(|_, asked| asked.to != base);
+        self.granted.retain(|(_, to), _| *to != base);
+        self.refused.retain(|(via, to)| *via != base && *to != base);
+    }
+
     /// Hops were added, or the session goes to another base.
     pub(super) fn set_changed(&mut self) {
         self.changed = true;

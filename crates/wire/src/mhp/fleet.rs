@@ -17,6 +17,7 @@ const TYPE_TOLD: u8 = 55;
 const FLAG_STAYS: u8 = 1;
 const FLAG_HERE: u8 = 2;
 const FLAG_DRAINING: u8 = 1;
+const FLAG_BASES: u8 = 2;
 
 /// Other bases that are told of at most.
 pub const FLEET_MAX: usize = 64;
@@ -46,8 +47,8 @@ pub struct FleetNews {
     /// If it is draining: its mobiles should begin to leave within so many milliseconds, each at a random
     /// moment.
     pub spread: u16,
-    /// The other bases, at most [`FLEET_MAX`], each with a key of its own.
-    pub bases: Vec<FleetBase>,
+    /// The other bases, at most [`FLEET_MAX`], each with a key of its own; none if nothing is said of them.
+    pub bases: Option<Vec<FleetBase>>,
 }
 
 /// A message about the bases of a fleet.
@@ -107,10 +108,13 @@ impl FleetMessage {
                 TYPE_ASK
             }
             Self::Told(FleetNews { draining, load, spread, bases }) => {
-                let fit = || bases.iter().filter(|base| base.fits()).take(FLEET_MAX);
-                let count = fit().count() as u8;
-                put!(&mut body, flag(*draining, FLAG_DRAINING), *load, *spread, count);
-                fit().for_each(|base| base.put(&mut body));
+                let flags = flag(*draining, FLAG_DRAINING) | flag(bases.is_some(), FLAG_BASES);
+                put!(&mut body, flags, *load, *spread);
+                if let Some(bases) = bases {
+                    let fit = || bases.iter().filter(|base| base.fits()).take(FLEET_MAX);
+                    (fit().count() as u8).put(&mut body);
+                    fit().for_each(|base| base.put(&mut body));
+                }
                 TYPE_TOLD
             }
         };
@@ -135,7 +139,14 @@ impl FleetMessage {
 impl FleetNews {
     fn decode(body: &mut Reader<'_>) -> Result<Self, MhpError> {
         let (flags, load): (u8, u8) = body.get("flags")?;
-        let (spread, count): (u16, u8) = body.get("spread")?;
+        let spread = body.get("spread")?;
+        let told = flags & FLAG_BASES != 0;
+        let bases = told.then(|| Self::decode_bases(body)).transpose()?;
+        Ok(Self { draining: flags & FLAG_DRAINING != 0, load, spread, bases })
+    }
+
+    fn decode_bases(body: &mut Reader<'_>) -> Result<Vec<FleetBase>, MhpError> {
+        let count: u8 = body.get("count of bases")?;
         if usize::from(count) > FLEET_MAX {
             return Err(MhpError::TooLong(usize::from(count)));
         }
@@ -148,7 +159,7 @@ impl FleetNews {
             }
             bases.push(base);
         }
-        Ok(Self { draining: flags & FLAG_DRAINING != 0, load, spread, bases })
+        Ok(bases)
     }
 }
 
@@ -177,7 +188,7 @@ mod tests {
     fn news() -> impl Strategy<Value = FleetNews> {
         let hop = prop::collection::vec((any::<core::net::IpAddr>(), any::<u16>()), 1..=HOPS_MAX);
         let base = (any::<[u8; 31]>(), "[a-z0-9.-]{1,64}", hop);
-        let bases = prop::collection::vec(base, 0..=FLEET_MAX);
+        let bases = prop::option::of(prop::collection::vec(base, 0..=FLEET_MAX));
         (any::<bool>(), any::<u8>(), any::<u16>(), bases).prop_map(
             |(draining, load, spread, bases)| {
                 let base =
@@ -186,31 +197,32 @@ mod tests {
                         name: HostName::new(&name).expect("fit"),
                         hop: hop.into_iter().map(SocketAddr::from).collect(),
                     };
-                FleetNews {
-                    draining,
-                    load,
-                    spread,
-                    bases: bases.into_iter().enumerate().map(base).collect(),
-                }
+                let bases = bases.map(|all| all.into_iter().enumerate().map(base).collect());
+                FleetNews { draining, load, spread, bases }
             },
         )
     }
 
     #[test]
     fn the_layout_is_the_documented_one() {
-        let news = FleetNews { draining: true, load: 7, spread: 0x102, bases: vec![base(9, "b2")] };
+        let bases = Some(vec![base(9, "b2")]);
+        let news = FleetNews { draining: true, load: 7, spread: 0x102, bases };
         let bytes = encoded(&FleetMessage::Told(news));
         assert_eq!(bytes[..4], [1, 55, 0, 14 + 5 + 32 + 3 + 1 + 7]);
-        assert_eq!(bytes[18..23], [1, 7, 1, 2, 1]);
+        assert_eq!(bytes[18..23], [3, 7, 1, 2, 1]);
         assert_eq!(bytes[23..55], [9; 32]);
         assert_eq!(bytes[55..], [2, b'b', b'2', 1, 1, 0x11, 0x51, 192, 0, 2, 7]);
+        let brief = FleetNews { load: 7, ..FleetNews::default() };
+        assert_eq!(encoded(&FleetMessage::Told(brief))[18..], [0, 7, 0, 0]);
         assert_eq!(encoded(&FleetMessage::Ask { here: true, stays: true })[18..], [3]);
     }
 
     #[test]
     fn what_cannot_be_right_says_nothing() {
-        let told =
-            |bases| encoded(&FleetMessage::Told(FleetNews { bases, ..FleetNews::default() }));
+        let told = |bases| {
+            let bases = Some(bases);
+            encoded(&FleetMessage::Told(FleetNews { bases, ..FleetNews::default() }))
+        };
         let twice = told(vec![base(1, "b1"), base(1, "b2")]);
         assert_eq!(FleetMessage::decode(&twice), None, "one key, two places");
         let mut many = told(vec![base(1, "b1")]);
@@ -229,13 +241,14 @@ mod tests {
         let long = base(200, &"x".repeat(FLEET_NAME_MAX + 1));
         let nowhere = FleetBase { hop: Vec::new(), ..base(201, "x") };
         let good = (0..FLEET_MAX as u8 + 1).map(|n| base(n, &format!("b{n}")));
-        let bases: Vec<_> = [long, nowhere].into_iter().chain(good).collect();
+        let bases = Some([long, nowhere].into_iter().chain(good).collect());
         let sent = FleetMessage::Told(FleetNews { bases, ..FleetNews::default() });
         let Some(FleetMessage::Told(read)) = FleetMessage::decode(&encoded(&sent)) else {
             panic!()
         };
-        assert_eq!(read.bases.len(), FLEET_MAX);
-        assert!(read.bases.iter().all(|base| base.key[0] < FLEET_MAX as u8));
+        let read = read.bases.unwrap_or_default();
+        assert_eq!(read.len(), FLEET_MAX);
+        assert!(read.iter().all(|base| base.key[0] < FLEET_MAX as u8));
     }
 
     /// EMP-4: older peers skip it.
@@ -277,7 +290,7 @@ mod tests {
             bytes.extend([0; COMMON_LEN]);
             bytes.extend(rest);
             if let Some(FleetMessage::Told(news)) = FleetMessage::decode(&bytes) {
-                prop_assert!(news.bases.len() <= FLEET_MAX);
+                prop_assert!(news.bases.is_none_or(|bases| bases.len() <= FLEET_MAX));
             }
         }
     }
