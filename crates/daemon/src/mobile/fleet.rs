@@ -231,3 +231,82 @@ impl MobileRole {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+    use std::path::Path;
+
+    use lasthop_hop::seal::{Keypair, PublicKey};
+    use lasthop_units::Seed;
+    use lasthop_wire::mhp::HostName;
+
+    use super::*;
+    use crate::config;
+    use crate::hop_set::HopSet;
+    use crate::keyfile::PresharedKeys;
+    use crate::mobile::hop_factory::HopFactory;
+    use crate::mobile::intercepted::Intercepted;
+    use crate::mobile::{MobileConfig, MobileFile};
+
+    const SEED: Seed = Seed::from_u64(7);
+
+    fn key_of(n: u64) -> PublicKey {
+        *Keypair::generate(SEED.child(&format!("b{n}"))).public()
+    }
+
+    /// A mobile with two bases in its file, and associations with both; the session is at the first.
+    fn mobile(more: &str) -> (Core, MobileRole) {
+        let base = |n: u64| {
+            let key = key_of(n);
+            format!("[[bases]]\nname = \"b{n}\"\naddress = \"192.0.2.{n}:4433\"\nkey = \"{key}\"\n")
+        };
+        let text = format!("key = \"none\"\n{}{}{more}", base(1), base(2));
+        let file = config::parse::<MobileFile>(Path::new("m.toml"), &text).unwrap();
+        let config = MobileConfig::try_from(file).unwrap();
+        let keys = Keypair::generate(SEED);
+        let psks = PresharedKeys::default();
+        let mut factory = HopFactory::new(config.clone(), keys.clone(), psks, SEED);
+        let first = factory.make(&config.bases[0], Time::ZERO).unwrap();
+        let (hops, none) = ((factory, first), Intercepted::default());
+        let mut role = MobileRole::new(config, Vec::new(), none, hops, keys, SEED);
+        (role.stations[0].part, role.stations[1].part) = (Some(0), Some(1));
+        (Core::new(HopSet::new(0)).unwrap(), role)
+    }
+
+    fn draining_and_naming(n: u8) -> FleetNews {
+        let hop = vec![SocketAddr::from(([192, 0, 2, n], 4433))];
+        let key = *key_of(n.into()).as_bytes();
+        let name = HostName::new(&format!("b{n}")).unwrap();
+        let bases = Some(vec![FleetBase { key, name, hop }]);
+        FleetNews { draining: true, bases, ..FleetNews::default() }
+    }
+
+    /// EMP-6: a base that is only looked at, or to which the session is still on its way, names none.
+    #[test]
+    fn only_the_base_that_has_the_session_is_believed() {
+        let (mut core, mut role) = mobile("");
+        let news = draining_and_naming(3);
+        role.handle_fleet_news(&mut core, 1, &news);
+        role.handle_fleet_news(&mut core, 9, &news);
+        role.resumed = false;
+        role.handle_fleet_news(&mut core, 0, &news);
+        role.resumed = true;
+        assert!(role.stations.len() == 2 && role.leaving.is_none());
+        assert_eq!(role.stations[1].told, Some(Told { draining: true, load: 0 }));
+        role.handle_fleet_news(&mut core, 0, &news);
+        assert_eq!(role.stations[2].name(), "b3");
+        assert!(role.leaving.is_some());
+        let brief = FleetNews { bases: None, ..news };
+        role.handle_fleet_news(&mut core, 0, &brief);
+        assert_eq!(role.stations[2].origin, Origin::Learned, "nothing was said of it");
+    }
+
+    /// EMP-6
+    #[test]
+    fn a_mobile_that_trusts_its_file_alone_learns_nothing() {
+        let (mut core, mut role) = mobile("[handoff]\nlearn = false\n");
+        role.handle_fleet_news(&mut core, 0, &draining_and_naming(3));
+        assert!(role.stations.len() == 2 && role.leaving.is_some());
+    }
+}

@@ -99,7 +99,7 @@ impl Handoffs {
 
     /// A random time, less than `bound`.
     pub(super) fn draw(&mut self, bound: Duration) -> Duration {
-        bound.mul_f64((self.random.next_u64() >> 11) as f64 / (1_u64 << 53) as f64)
+        bound.mul_f64(self.random.uniform())
     }
 
     /// The session's name.
