@@ -120,5 +120,11 @@ fn a_base_is_drained_and_its_mobile_comes_back_when_others_are() {
         scene.all_move_since(Instant::now());
         scene.server_noticed_nothing_since(&before);
         scene.check_bytes();
+        // It is waited for, but not by who is asked twice.
+        scene.fleet.ask_base_to_end(1);
+        let waits = || scene.fleet.ask_base(1, &["base", "drain"]).is_err();
+        wait_or(PATIENCE, waits, || scene.said());
+        scene.all_move_since(Instant::now());
+        scene.fleet.end_base(1, SOON).unwrap_or_else(|e| panic!("{e}\n{}", scene.said()));
     }
 }

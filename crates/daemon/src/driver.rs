@@ -396,10 +396,14 @@ impl<R: Role> Driver<R> {
     }
 
     fn handle_stop(&mut self, requests: usize) {
-        if self.core.stopping || self.draining_until.is_some() || requests > 1 {
+        let draining = self.draining_until.take().is_some();
+        if self.core.stopping || draining || requests > 1 {
             tracing::info!("stopping at once");
+            if draining {
+                // Other workers are asked twice as well.
+                self.role.stop(&mut self.core);
+            }
             self.core.stopping = true;
-            self.draining_until = None;
             return self.abandon();
         }
         match self.role.drain(&mut self.core) {

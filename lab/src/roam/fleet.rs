@@ -393,14 +393,19 @@ impl Fleet {
         }
     }
 
-    /// Asks base `number` to end, once, and waits; its exit status.
+    /// Asks base `number` to end.
+    pub fn ask_base_to_end(&mut self, number: usize) {
+        self.bases[index(number)].iter_mut().for_each(Daemon::ask_to_end);
+    }
+
+    /// Asks base `number` to end, once, and waits.
     ///
     /// # Errors
     ///
     /// It did not end within `patience`, or not in good order.
     pub fn end_base(&mut self, number: usize, patience: Duration) -> Result<(), LabError> {
+        self.ask_base_to_end(number);
         let Some(base) = &mut self.bases[index(number)] else { return Ok(()) };
-        base.ask_to_end();
         wait_for(patience, "the end of a base", || base.ended())?;
         self.bases[index(number)] = None;
         Ok(())
