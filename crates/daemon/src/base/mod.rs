@@ -3,7 +3,6 @@
 mod admitted;
 mod config;
 mod datagram_names;
-mod drain;
 mod exits;
 mod handoff;
 mod memory;

@@ -1,6 +1,7 @@
 //! The base's [`Role`]: opens and offers connections, and follows its mobiles' associations.
 
 mod connections;
+mod drain;
 mod packet_routes;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,8 +20,8 @@ use lasthop_kernel::turn::Source;
 use lasthop_session::{Event, Reach, Refusal, Session, SessionId};
 use lasthop_units::Time;
 
+use self::drain::Drain;
 use super::BaseConfig;
-use super::drain::Drain;
 use super::exits::{Done, Exits};
 use super::handoff::Handoffs;
 use super::memory::BaseMemory;
@@ -55,21 +56,21 @@ pub(crate) struct BaseRole {
     targets: Arc<Targets>,
     connect_timeout: Duration,
     session: lasthop_session::Config,
-    pub(super) connections_max: usize,
+    connections_max: usize,
     openings: Openings<Client<BaseAssociationId>>,
-    pub(super) memory: BaseMemory,
+    memory: BaseMemory,
     published_ports: PublishedPorts,
-    pub(super) present: Present,
+    present: Present,
     exits: Exits,
     /// Absent where there is no other base.
-    pub(super) handoffs: Option<Handoffs>,
+    handoffs: Option<Handoffs>,
     families: ReachableFamilies<BaseAssociationId>,
     /// The mobiles that are served, and what each shares with this base.
     allowed: BTreeMap<PublicKey, PresharedKey>,
     /// Where the configuration can be read again.
     source: Option<ConfigSource>,
     /// The way to the others, where several serve this base.
-    pub(super) workers: Option<Workers>,
+    workers: Option<Workers>,
     /// The TUN device, where packets are carried.
     packets: Option<Packets>,
     /// What mobiles have told of flows of packets.
@@ -78,8 +79,8 @@ pub(crate) struct BaseRole {
     udp: UdpSockets,
     transits: TransitTargets,
     /// What mobiles are told of this base and the others.
-    pub(super) news: News,
-    pub(super) drain: Drain,
+    news: News,
+    drain: Drain,
     /// How long it may take to empty this base before it ends.
     drain_for: Duration,
 }

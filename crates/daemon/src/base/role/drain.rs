@@ -6,9 +6,9 @@ use std::time::Duration;
 use lasthop_control::Drained;
 use lasthop_units::Time;
 
-use super::handoff::Handoffs;
-use super::role::BaseRole;
-use super::workers::Workers;
+use super::super::handoff::Handoffs;
+use super::super::workers::Workers;
+use super::BaseRole;
 use crate::backhaul::BaseAssociationId;
 use crate::driver::CoreOf;
 
