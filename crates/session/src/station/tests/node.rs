@@ -190,8 +190,9 @@ impl NodeWires<'_> {
             self.around.dumped += 1;
             let is_own = self.around.has_packets(self.sockets.name, flow);
             let wired = &mut self.around.flows[flow].1;
-            // Where another base has taken it over that has all that comes of it.
-            if wired.up_ended && is_own {
+            // Where another base has taken it over that has all that comes of it. An end that another base has sent, and this
+            // one has yet to, is none to its kernel.
+            if wired.up_ended && place.end && is_own {
                 // The fixed host's last bytes have come, and nobody has read them.
                 if !wired.down_ended {
                     (wired.down, wired.down_ended) = (place.taken + REST, true);

@@ -277,8 +277,10 @@ fn what_went_wrong_once_does_not_again() {
         run(seed, Run::new);
     }
     run(7484, Run::late);
-    let seeds =
-        [1975, 5383, 7544, 8812, 10135, 17718, 21514, 22256, 23681, 25467, 39353, 51002, 75194];
+    let seeds = [
+        1975, 5383, 7544, 8812, 10135, 17718, 21514, 22256, 23681, 25467, 39353, 51002, 75194,
+        83129,
+    ];
     for seed in seeds {
         run(seed, Run::mortal);
     }
