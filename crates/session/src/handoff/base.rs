@@ -164,6 +164,11 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
         &mut self.authority
     }
 
+    /// After how long a silent base is taken for dead from here on, if sessions are taken over at all.
+    pub fn set_take_over(&mut self, take_over: Option<Duration>) {
+        self.config.take_over = take_over;
+    }
+
     /// Sessions that are on their way here or from here.
     pub fn pending(&self) -> usize {
         self.pending.len()

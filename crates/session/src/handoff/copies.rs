@@ -90,6 +90,17 @@ impl<A> Came<A> {
 }
 
 impl<A: Address> Ahead<A> {
+    /// None that goes to that base or came from it any more; the sessions of which there was one.
+    pub(super) fn forget(&mut self, base: A) -> Vec<SessionId> {
+        let leaving = self.leaving.iter().filter(|(_, leaving)| leaving.to == base);
+        let came = self.came.iter().filter(|(_, came)| came.from == base);
+        let leaving = leaving.map(|(session, _)| *session);
+        let gone: Vec<SessionId> = leaving.chain(came.map(|(session, _)| *session)).collect();
+        self.leaving.retain(|_, leaving| leaving.to != base);
+        self.came.retain(|_, came| came.from != base);
+        gone
+    }
+
     /// The copy of a session that came from that base, or as much as has come of it.
     pub(super) fn copy_from(&self, session: SessionId, base: A) -> Option<CopyName> {
         let came = self.came.get(&session).filter(|came| came.from == base)?;

@@ -73,6 +73,15 @@ impl<A: Address> Fences<A> {
         some
     }
 
+    /// None of that base any more; the sessions of which there was one.
+    pub(super) fn forget(&mut self, holder: A) -> Vec<SessionId> {
+        let of = |fences: &[Fence<A>]| fences.iter().any(|fence| fence.holder == holder);
+        let own = self.all.iter().filter(|(_, fences)| of(fences));
+        let own: Vec<SessionId> = own.map(|(session, _)| *session).collect();
+        own.iter().for_each(|session| self.remove(*session, holder));
+        own
+    }
+
     pub(super) fn remove(&mut self, session: SessionId, holder: A) {
         let Some(of) = self.all.get_mut(&session) else { return };
         of.retain(|fence| fence.holder != holder);

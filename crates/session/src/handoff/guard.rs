@@ -248,6 +248,15 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
         }
     }
 
+    /// That base is not known any more, and [the authority](Self::authority_mut) says so by now: what waits for it ends as if
+    /// it were dead, it is asked for nothing, and no copy goes to it or is of use that came from it.
+    pub fn forget_base(&mut self, now: Time, base: A) {
+        self.unreachable(now, base);
+        let fenced = self.fences.forget(base);
+        let copied = self.ahead.forget(base);
+        fenced.into_iter().chain(copied).for_each(|session| self.rearm(session));
+    }
+
     /// That base can be reached again: what is awaited from it is requested at once.
     pub fn reached(&mut self, now: Time, holder: A) {
         for session in self.awaited_from(holder) {

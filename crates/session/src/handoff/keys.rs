@@ -87,15 +87,14 @@ impl BaseKeys {
         self.mobiles.insert(mobile);
     }
 
+    /// Sessions come from that base and go to it no more.
+    pub fn deny_base(&mut self, base: &PublicKey) {
+        self.bases.remove(base);
+    }
+
     /// That mobile is not to be served here any more.
     pub fn deny_mobile(&mut self, mobile: &PublicKey) {
         self.mobiles.remove(mobile);
-    }
-
-    /// From here on that is neither a base nor a mobile that is known.
-    pub fn remove(&mut self, name: &PublicKey) {
-        self.bases.remove(name);
-        self.mobiles.remove(name);
     }
 }
 

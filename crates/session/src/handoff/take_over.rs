@@ -169,7 +169,8 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
             entry.number = taken_over_in(attempt).max(holder.since.saturating_add(1));
         }
         self.events.push_back(BaseEvent::Rebuild { state, mobile });
-        if holder.addr != self.addr {
+        // One that is not known any more gives nothing.
+        if holder.addr != self.addr && self.authority.is_base(holder.addr) {
             self.begin_fence(now, session, holder, mobile, attempt, now + FENCE_FOR);
         }
         self.rearm(session);

@@ -80,6 +80,12 @@ impl<A: Copy + Ord, I: Copy + Ord> Fars<A, I> {
     pub(super) fn anchors(&self, session: SessionId) -> impl Iterator<Item = (I, A)> {
         self.all.of(session).map(|(id, far)| (id, far.anchor))
     }
+
+    /// The associations that lead to that base.
+    pub(super) fn of_anchor(&self, anchor: A) -> Vec<I> {
+        let of = self.all.iter().filter(|(_, far)| far.anchor == anchor);
+        of.map(|(id, _)| *id).collect()
+    }
 }
 
 impl<A, T, I, S> Station<A, T, I, S>

@@ -215,6 +215,11 @@ where
         self.machine.authority_mut()
     }
 
+    /// After how long a silent base is taken for dead from here on, if sessions are taken over at all.
+    pub fn set_take_over(&mut self, take_over: Option<Duration>) {
+        self.machine.set_take_over(take_over);
+    }
+
     /// What happened so far.
     pub fn counts(&self) -> Counts {
         self.counts

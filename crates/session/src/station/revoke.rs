@@ -1,4 +1,4 @@
-//! A mobile is not to be served any more.
+//! A mobile is not to be served any more, or another base not to be known.
 
 use alloc::collections::BTreeSet;
 use core::fmt::Debug;
@@ -52,5 +52,15 @@ where
         }
         self.mobiles.unname(mobile);
         world.release_mobile(mobile);
+    }
+
+    /// Another base is known no more, and [the authority](Self::authority_mut) says so by now: what was on its way from there
+    /// ends as if it were dead, and connections whose wired halves are there are reset. The associations that it made are
+    /// to be lost next.
+    pub fn forget_base(&mut self, world: &mut impl Wires<A, I, S>, now: Time, base: A) {
+        self.machine.forget_base(now, base);
+        for id in self.far.of_anchor(base) {
+            self.handle_link_lost(world, id, "that base is not known any more");
+        }
     }
 }

@@ -388,7 +388,7 @@ fn static_keys_are_names_and_make_grants() {
     assert_eq!(events, [BaseEvent::Refused { session: ID, from, why: Denied::NotGranted }]);
     let (_, events) = told(&mut base, name(&next), &ask);
     assert_eq!(events, [BaseEvent::Freeze { session: ID, mobile: Some(name(&mobile)) }]);
-    base.authority_mut().remove(&name(&next));
+    base.authority_mut().deny_base(&name(&next));
     let (said, _) = told(&mut base, name(&next), &handover(2, None));
     assert_eq!(said, [(name(&next), encoded(2, Message::Refuse(Reason::Unauthorised)))]);
 }

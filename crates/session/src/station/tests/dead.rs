@@ -164,6 +164,27 @@ fn a_base_that_was_cut_off_is_fenced() {
     assert_eq!((world.resumed, world.around.taken), (2, 1));
 }
 
+/// A base that is known no more is as good as dead: it is not waited for, and not asked for what was taken over from it.
+#[test]
+fn a_base_that_is_known_no_more_is_not_waited_for_and_not_fenced() {
+    let (mut world, id) = served();
+    world.die(1, Death::Cut);
+    world.mobile.handle_upcall(world.now, 2);
+    while world.node(2).station.machine().pending() == 0 {
+        world.wait(MS);
+        world.deliver();
+    }
+    let now = world.now;
+    world.with_node(2, |station, world| station.forget_base(world, now, 1));
+    world.run(PATIENCE - 50 * MS);
+    assert_eq!((world.resumed, world.around.taken), (1, 1), "nobody waits for it");
+    world.with_node(2, |station, world| station.forget_base(world, now, 1));
+    world.return_to_life(1);
+    world.run(100 * MS);
+    assert_eq!(world.node(1).station.counts().given, 0);
+    assert!(!world.apps[&id].closed);
+}
+
 /// ACK-7: one that answers in time hands over as ever.
 #[test]
 fn nothing_is_taken_over_from_a_base_that_answers() {

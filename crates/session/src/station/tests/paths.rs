@@ -174,6 +174,19 @@ fn wired_halves_of_a_mobile_that_is_revoked_are_reset_at_once() {
 }
 
 #[test]
+fn connections_whose_wired_halves_are_with_a_base_that_is_known_no_more_are_reset_at_once() {
+    let (mut world, id) = world(Mode::Anchor);
+    moves(&mut world, id, 2);
+    assert_eq!(world.nodes[1].station.anchors(), 1);
+    world.spoil_all();
+    let now = world.now;
+    world.with_node(2, |station, world| station.forget_base(world, now, 1));
+    world.run(Duration::from_millis(100));
+    assert!(world.apps[&id].closed);
+    assert_eq!(world.nodes[1].station.anchors(), 0);
+}
+
+#[test]
 fn no_base_gets_the_session_of_a_mobile_that_was_revoked() {
     // Frozen and on its way; and still in use, as wired halves cannot leave yet.
     for frozen in [true, false] {
