@@ -216,7 +216,12 @@ impl Admin {
             other => other,
         };
         if !self.guarded.is_empty() {
-            self.guard(&self.guarded.clone())?;
+            // One that somebody else starts may work for less than is wanted by now.
+            let refused = match self.origin {
+                Some(Origin::Path(_)) => self.permit(&self.guarded.clone())?,
+                _ => Vec::new(),
+            };
+            self.guard_but(&refused)?;
         }
         // Before anything is answered, so that nothing is that may be on its way.
         let frozen: Vec<Flow> = self.frozen.iter().copied().collect();
@@ -300,7 +305,47 @@ impl Admin {
     /// The helper may not use an address, or the kernel refuses.
     pub fn guard(&mut self, networks: &[Network]) -> Result<(), MigrateError> {
         self.guarded = networks.to_vec();
-        self.perform("guard the mobiles' addresses", &Request::Guard(networks.to_vec()))
+        self.guard_but(&[])
+    }
+
+    /// Works for `permitted` and no others from here on, if the helper is our own; one that somebody else starts works for what
+    /// it was started for. Of those it [guards](Self::guard) the second. Returns those for which it does not work.
+    ///
+    /// # Errors
+    ///
+    /// The helper has gone, and does so when it has come back; or the kernel refuses.
+    pub fn change(
+        &mut self,
+        permitted: &[Network],
+        guarded: &[Network],
+    ) -> Result<Vec<Network>, MigrateError> {
+        if let Some(Origin::Own(own)) = &mut self.origin {
+            *own = permitted.to_vec();
+        }
+        self.guarded = guarded.to_vec();
+        let answered = self.answered.len();
+        self.answered.retain(|address| guarded.iter().any(|n| n.contains(*address)));
+        if self.answered.len() < answered {
+            self.send_answered()?;
+        }
+        let refused = self.permit(permitted)?;
+        self.guard_but(&refused)?;
+        Ok(refused)
+    }
+
+    /// Those of these for which the helper does not work.
+    fn permit(&mut self, networks: &[Network]) -> Result<Vec<Network>, MigrateError> {
+        let (doing, request) = ("work for these addresses", Request::Permit(networks.to_vec()));
+        let (errors, _) = self.request_each(doing, &request, &[], networks.len())?;
+        let refused = networks.iter().zip(errors).filter(|(_, error)| *error != 0);
+        Ok(refused.map(|(network, _)| *network).collect())
+    }
+
+    /// Guards what is to be guarded, but for these.
+    fn guard_but(&mut self, refused: &[Network]) -> Result<(), MigrateError> {
+        let guarded = self.guarded.iter().filter(|network| !refused.contains(network));
+        let guarded = guarded.copied().collect();
+        self.perform("guard the mobiles' addresses", &Request::Guard(guarded))
     }
 
     /// Has TCP for this guarded address that meets no socket here answered with a reset: all
@@ -450,7 +495,7 @@ impl Admin {
     }
 
     /// [`super::probe`].
-    pub(super) fn probe(&mut self, address: IpAddr) -> Result<(), MigrateError> {
+    pub(super) fn probe(&mut self, address: Option<IpAddr>) -> Result<(), MigrateError> {
         let not_here = |tried: String| MigrateError::NotHere { tried };
         let socket = rustix::net::socket_with(
             AddressFamily::INET,
@@ -463,10 +508,10 @@ impl Admin {
         is_in_repair(socket.as_fd()).map_err(|e| {
             not_here(format!("asked this kernel for TCP_REPAIR, which it does not have ({e})"))
         })?;
-        let wanted = SocketRequest { local: SocketAddr::new(address, 0), repair: Some((0, 0)) };
-        let made = self.sockets(&[wanted]).map_err(|e| not_here(e.to_string()))?;
-        for outcome in made {
-            outcome.map_err(|e| {
+        if let Some(address) = address {
+            let wanted = SocketRequest { local: SocketAddr::new(address, 0), repair: Some((0, 0)) };
+            let made = self.sockets(&[wanted]).map_err(|e| not_here(e.to_string()))?;
+            made.into_iter().try_for_each(|outcome| outcome.map(drop)).map_err(|e| {
                 let need = match e.raw_os_error() {
                     Some(libc::EACCES) => "the helper was not started for it: --address",
                     _ => "the helper needs CAP_NET_ADMIN in this network namespace",

@@ -45,7 +45,7 @@ pub use self::error::MigrateError;
 pub use self::form::ImageError;
 pub use self::holding::{HeldFlow, Holding};
 pub use self::image::{Held, Image};
-pub use self::message::Route;
+pub use self::message::{NETWORKS_MAX, Route};
 pub use self::restore::{restore_all, restore_unrouted};
 pub use self::routing::{RouteMode, Routing};
 pub use self::ticket::Ticket;
@@ -103,11 +103,12 @@ fn bound_unread(fd: impl AsFd) {
 }
 
 /// Asks whether connections of `address`, a mobile's, can move here: whether the helper answers, may
-/// do what it must, and the kernel knows `TCP_REPAIR`.
+/// do what it must, and the kernel knows `TCP_REPAIR`. Without an address, whether those of any could for which the helper
+/// works.
 ///
 /// # Errors
 ///
 /// One line that says what was tried, and what still works.
-pub fn probe(admin: &mut Admin, address: IpAddr) -> Result<(), MigrateError> {
-    admin.probe(address)
+pub fn probe(admin: &mut Admin, address: impl Into<Option<IpAddr>>) -> Result<(), MigrateError> {
+    admin.probe(address.into())
 }

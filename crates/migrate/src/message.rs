@@ -18,15 +18,15 @@ use serde::{Deserialize, Serialize};
 use super::Flow;
 
 /// The form of the messages. A helper of another version refuses.
-const VERSION: u8 = 3;
+const VERSION: u8 = 4;
 /// Descriptors in one message (the kernel takes 253).
 pub(super) const FDS_MAX: usize = 128;
 /// Four-tuples in one message.
 pub(super) const FLOWS_MAX: usize = 4096;
 /// Connections whose acknowledgements are held for one client.
 pub(super) const HELD_MAX: usize = 2048;
-/// Networks, or addresses, in one message.
-pub(super) const NETWORKS_MAX: usize = 4096;
+/// Networks, or addresses, of all mobiles for which a helper works at once.
+pub const NETWORKS_MAX: usize = 4096;
 /// The longest message, bytes: less than a Unix socket takes by default.
 pub(super) const MESSAGE_MAX: usize = 192 * 1024;
 /// The largest buffer of a socket that can be had, bytes as the kernel counts them.
@@ -81,6 +81,8 @@ pub(super) enum Request {
     Hold(Flow),
     /// Holds that connection's no longer.
     Release(Flow),
+    /// Works for these and no others from here on, if whoever started the helper asks. Says for which of them it does.
+    Permit(Vec<Network>),
     /// The client ends in good order: everything goes.
     Goodbye,
 }
@@ -104,7 +106,7 @@ impl Request {
             }
             Self::Freeze(flows) | Self::Thaw(flows) => flows.len() <= FLOWS_MAX,
             Self::SlotsAgain(held) => held.len() <= HELD_MAX,
-            Self::Guard(networks) => networks.len() <= NETWORKS_MAX,
+            Self::Guard(networks) | Self::Permit(networks) => networks.len() <= NETWORKS_MAX,
             Self::Answer(addresses) => addresses.len() <= NETWORKS_MAX,
             Self::Route(_, Route::OnLink(name))
             | Self::Announce(_, name)
@@ -135,7 +137,7 @@ fn is_name(name: &str) -> bool {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) enum Answer {
     Done,
-    /// For each descriptor or socket of the request zero or the kernel's error number.
+    /// For each descriptor, socket or network of the request zero or the kernel's error number.
     Each(Vec<i32>),
     /// What was asked for is there.
     Slot(u32),
@@ -156,7 +158,7 @@ impl Answer {
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
         decode(bytes).filter(|answer| match answer {
             Self::Done | Self::Slot(_) => true,
-            Self::Each(errors) => errors.len() <= FDS_MAX,
+            Self::Each(errors) => errors.len() <= NETWORKS_MAX,
             Self::Failed(why) => why.chars().count() <= TEXT_MAX,
         })
     }
@@ -232,6 +234,7 @@ mod tests {
             Request::Freeze(vec![flow(v4), flow(v6)]),
             Request::Thaw(Vec::new()),
             Request::Guard(vec![v4.into(), "2001:db8::/64".parse().unwrap()]),
+            Request::Permit(vec![v6.into(), "10.9.0.0/24".parse().unwrap()]),
             Request::Answer(vec![v4, v6]),
             Request::Route(v4, Route::Via(v4)),
             Request::Route(v6, Route::OnLink("eth0.5".into())),
@@ -257,7 +260,7 @@ mod tests {
             assert_eq!(Answer::decode(&bytes), Some(answer.clone()));
             assert_eq!(Answer::decode(&bytes[..bytes.len() - 1]), None, "{answer:?}");
         }
-        let many = Answer::Each(vec![0; FDS_MAX + 1]).encode();
+        let many = Answer::Each(vec![0; NETWORKS_MAX + 1]).encode();
         assert_eq!(Answer::decode(&many), None);
         assert_eq!(Answer::decode(&many[..many.len() - 1]), None);
         let long = "é".repeat(TEXT_MAX + 1);

@@ -23,7 +23,7 @@ pub(crate) struct Options {
     allow_uid: Vec<u32>,
 
     /// Work for this address or network of a mobile and no other; may be repeated
-    #[arg(long, value_name = "ADDRESS", required = true)]
+    #[arg(long, value_name = "ADDRESS", required_unless_present = "inherited")]
     address: Vec<Network>,
 
     #[command(flatten)]

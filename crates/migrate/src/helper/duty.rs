@@ -39,6 +39,8 @@ pub(super) struct Holdings {
 #[derive(Debug)]
 pub(super) struct Duty {
     permitted: Vec<Network>,
+    /// Its client has started it, and says what is permitted.
+    obeys: bool,
     freezer: Freezer,
     ways: Ways,
     announcements: Announcements,
@@ -61,6 +63,7 @@ impl Duty {
         }
         Self {
             permitted: permitted.to_vec(),
+            obeys: false,
             freezer: Freezer::new(),
             ways,
             announcements: Announcements::new(permitted),
@@ -69,6 +72,11 @@ impl Duty {
             exceptions: Exceptions::default(),
             mourned: Vec::new(),
         }
+    }
+
+    /// Its client has started it, and may say for what it works.
+    pub(super) fn obey(&mut self) {
+        self.obeys = true;
     }
 
     /// Carries out a request, if it is allowed.
@@ -96,6 +104,7 @@ impl Duty {
                 self.permit_flows(&flows).and_then(|()| holdings.held.begin_again(fds, &held))
             }
             Request::Release(flow) => holdings.held.release(&flow),
+            Request::Permit(networks) => return (self.set_permitted(networks), Vec::new()),
             Request::Hello => Ok(()),
             Request::Freeze(flows) => self.freeze(holdings, &flows),
             Request::Thaw(flows) => self.thaw(holdings, &flows),
@@ -179,6 +188,20 @@ impl Duty {
             return Ok(());
         }
         Err(format!("{network} is not among what the helper was started for (--address)"))
+    }
+
+    /// Works for these from here on, and no others, where its client may say so. For each whether it does.
+    fn set_permitted(&mut self, networks: Vec<Network>) -> Answer {
+        if self.obeys {
+            self.permitted.clone_from(&networks);
+        }
+        let refused = |network| self.permit_network(network).map_or(libc::EACCES, |()| 0);
+        Answer::Each(networks.iter().map(refused).collect())
+    }
+
+    /// Whether what stands for an address may be undone: nothing does where it was never permitted.
+    fn permit_undoing(&self, address: IpAddr, stands: bool) -> bool {
+        stands || self.permit(address).is_ok()
     }
 
     fn permit_flows(&self, flows: &[Flow]) -> Result<(), String> {
@@ -330,7 +353,9 @@ impl Duty {
     }
 
     fn unroute(&mut self, holdings: &mut Holdings, address: IpAddr) -> Result<(), String> {
-        self.permit(address)?;
+        if !self.permit_undoing(address, holdings.routed.contains_key(&address)) {
+            return Ok(());
+        }
         insist(|| self.ways.unroute(address))?;
         holdings.routed.remove(&address);
         self.update_guard()
@@ -362,9 +387,12 @@ impl Duty {
         address: IpAddr,
         interface: String,
     ) -> Result<(), String> {
-        self.permit(address)?;
-        insist(|| self.announcements.retract(address, &interface))?;
-        holdings.announced.remove(&(address, interface));
+        let announced = (address, interface);
+        if !self.permit_undoing(address, holdings.announced.contains(&announced)) {
+            return Ok(());
+        }
+        insist(|| self.announcements.retract(address, &announced.1))?;
+        holdings.announced.remove(&announced);
         Ok(())
     }
 }

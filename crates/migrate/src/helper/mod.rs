@@ -101,6 +101,7 @@ pub fn serve_client(socket: OwnedFd, config: &Config, stop: &Stop) -> Result<(),
     }
     rustix::io::ioctl_fionbio(&socket, true).map_err(io::Error::from)?;
     let mut helper = Helper::new(config)?;
+    helper.duty.obey();
     helper.clients.push(Client { socket, holdings: Holdings::default(), refusal: None });
     helper.run(None, stop)
 }

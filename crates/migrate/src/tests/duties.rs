@@ -258,6 +258,62 @@ fn a_helper_for_no_address_permits_none() {
     }
 }
 
+/// SEC-30, FLT-3: who has started a helper says for what it works, as often as that changes.
+#[test]
+fn a_helper_works_for_what_the_one_says_that_started_it() {
+    let Some(mut world) = Testbed::new(Family::V4) else { return };
+    let place = &mut world.places[0];
+    let (own, other) = (Network::from(v4()), IpAddr::from([10, 9, 0, 77]));
+    let at = |ip| SocketAddr::new(ip, 0);
+    assert!(place.admin().socket(at(other)).is_err());
+    // More than there can be descriptors in a message.
+    let many = (0..1000u16).map(|n| IpAddr::from([10, 8, (n / 250) as u8, (n % 250) as u8]).into());
+    let all: Vec<Network> = many.chain([other.into()]).collect();
+    assert_eq!(place.admin().change(&all, &[other.into()]).unwrap(), []);
+    place.admin().socket(at(other)).unwrap();
+    place.admin().route(other, Route::Local).unwrap();
+    place.admin().answer(other, true).unwrap();
+    assert!(place.admin().socket(at(v4())).is_err());
+    // What stands for an address that is none of them any more can be taken back, and nothing else be done.
+    assert_eq!(place.admin().change(&[own], &[own]).unwrap(), []);
+    place.admin().socket(at(v4())).unwrap();
+    assert!(place.admin().socket(at(other)).is_err());
+    assert!(place.admin().route(other, Route::Local).is_err());
+    place.admin().unroute(other).unwrap();
+    place.end_helper(true);
+    assert_eq!(left(place), "");
+}
+
+/// SEC-30: whom a helper merely serves cannot have it work for more.
+#[test]
+fn a_helper_that_somebody_else_started_works_for_nothing_more_whoever_asks() {
+    let Some(netns) = lasthop_testing::or_skip(Netns::anonymous(), NetnsError::is_unavailable)
+    else {
+        return;
+    };
+    let dir = std::env::temp_dir().join(format!("lasthop-permit-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let path = dir.join("helper.sock");
+    let (stop, place) = (Stop::new().unwrap(), path.clone());
+    let theirs = stop.clone();
+    let config = Config { addresses: vec![v4().into()], users: Vec::new() };
+    let helper = thread::spawn(move || {
+        netns.enter(|| helper::serve_path(&place, &config, &theirs)).unwrap().unwrap();
+    });
+    wait_until(|| Admin::connect(&path).is_ok());
+    let mut admin = Admin::connect(&path).unwrap();
+    let [own, other] = [v4(), IpAddr::from([10, 9, 0, 77])].map(Network::from);
+    for guarded in [vec![own, other], vec![other]] {
+        assert_eq!(admin.change(&[own, other], &guarded).unwrap(), [other]);
+        admin.socket(SocketAddr::new(v4(), 0)).unwrap();
+        assert!(admin.socket(SocketAddr::new(other.prefix().0, 0)).is_err());
+    }
+    drop(admin);
+    stop.request();
+    helper.join().unwrap();
+    std::fs::remove_dir_all(&dir).unwrap();
+}
+
 /// SEC-31: whatever a client of the helper holds, `TCP_REPAIR` is for sockets of the mobiles' addresses.
 #[test]
 fn only_a_socket_that_is_bound_to_a_mobiles_address_is_repaired() {
