@@ -11,10 +11,10 @@ pub mod settings;
 mod socket;
 
 pub use socket::{
-    AgentReport, Answer, AssociationReport, BaseReport, ConnectionReport, Control, ControlError,
-    Counters, Drained, HandoffReport, HandoffState, Handoffs, IN_MAX, InterfaceReport, Link,
-    MemoryReport, PRIORITY_MAX, PacketReport, PastReport, PathReport, PeerReport, PolicyReport,
-    PriorityReport, Reloaded, Reply, Report, Request, RequestError, Target, TransitReport,
-    TunReport, UdpReport, default_path, known_path, open, query, query_with_past, request,
-    unknown_base,
+    AgentReport, Answer, AssociationReport, BaseReport, Changes, ConnectionReport, Control,
+    ControlError, Counters, Drained, HandoffReport, HandoffState, Handoffs, IN_MAX,
+    InterfaceReport, Link, MemoryReport, PRIORITY_MAX, PacketReport, PastReport, PathReport,
+    PeerReport, PolicyReport, PriorityReport, Reloaded, Reply, Report, Request, RequestError,
+    Target, TransitReport, TunReport, UdpReport, default_path, known_path, open, query,
+    query_with_past, request, unknown_base,
 };

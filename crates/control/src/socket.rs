@@ -37,7 +37,9 @@ pub use self::report::{
     PeerReport, PolicyReport, PriorityReport, Report, TransitReport, TunReport, UdpReport,
 };
 pub use self::request::{Answer, unknown_base};
-pub use self::request::{Drained, IN_MAX, Link, PRIORITY_MAX, Reloaded, Reply, Request, Target};
+pub use self::request::{
+    Changes, Drained, IN_MAX, Link, PRIORITY_MAX, Reloaded, Reply, Request, Target,
+};
 pub use self::server::Control;
 
 /// Where services have their sockets.

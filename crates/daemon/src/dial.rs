@@ -15,12 +15,12 @@ use lasthop_kernel::reactor::{Interest, Reactor, Token};
 use lasthop_kernel::slab::Key;
 use lasthop_kernel::tcp::{self, Socket};
 use lasthop_kernel::turn::Source;
-use lasthop_migrate::{HeldFlow, Holding};
+use lasthop_migrate::HeldFlow;
 use lasthop_session::{ConnId, Refusal};
 use lasthop_units::Time;
 
 use crate::driver::{Core, Phase, Timer};
-use crate::held::{Held, Holder};
+use crate::held::{Held, Holder, SharedHolding};
 use crate::hop::Hop;
 
 /// How long an attempt has before the next starts beside it (RFC 8305 section 5).
@@ -42,7 +42,7 @@ pub(crate) trait Exit: Send + Sync + Debug {
         key: Key,
         n: u32,
         source: SocketAddr,
-        held: Option<(Arc<Holding>, SocketAddr)>,
+        held: Option<(SharedHolding, SocketAddr)>,
     ) -> bool;
 }
 
@@ -214,7 +214,7 @@ impl Dial {
     }
 
     /// What is to hold the acknowledgements of a connection to there.
-    fn held(&self, to: SocketAddr) -> Option<(Arc<Holding>, SocketAddr)> {
+    fn held(&self, to: SocketAddr) -> Option<(SharedHolding, SocketAddr)> {
         self.holder.as_ref().map(|holder| (Arc::clone(&holder.holding), to))
     }
 

@@ -1,7 +1,7 @@
 //! A relayed connection whose fixed host is acknowledged what the mobile has.
 
 use std::os::fd::AsFd;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use lasthop_hop::Streams;
 use lasthop_hop::seal::PublicKey;
@@ -22,13 +22,17 @@ const WORTH: u64 = 2 * 1460;
 /// A handshake ends after so long at the latest: fixed hosts answer again after a second (RFC 6298 section 2).
 const OPENING_MAX: Duration = Duration::from_millis(900);
 
-/// What holds the acknowledgements of connections, and for how long at most what their mobile does not have.
+/// What holds the acknowledgements of connections, for all workers; nothing where it could not be had, or is yet to be.
+pub(crate) type SharedHolding = Arc<OnceLock<Arc<Holding>>>;
+
+/// What holds the acknowledgements of a mobile's connections, and for how long at most what it does not have.
 #[derive(Clone, Debug)]
 pub(crate) struct Holder {
-    pub(crate) holding: Arc<Holding>,
+    pub(crate) holding: SharedHolding,
     pub(crate) most: Duration,
-    /// The mobile is given tickets of its connections, made with these keys.
-    pub(crate) tickets: Option<(FleetKeys, PublicKey)>,
+    /// The mobile is given tickets of its connections, made with these keys, if there are some.
+    pub(crate) tickets: FleetKeys,
+    pub(crate) mobile: PublicKey,
 }
 
 /// What holds a connection's acknowledgements.
@@ -88,7 +92,7 @@ impl Held {
             hold: Hold::resumed(now, holder.most, acknowledged),
             flow,
             control,
-            can_go_on: holder.tickets.is_some() && ticket.is_some(),
+            can_go_on: !holder.tickets.is_empty() && ticket.is_some(),
             ticket,
             opened: now,
             told: acknowledged,
@@ -97,9 +101,9 @@ impl Held {
         }
     }
 
-    /// What a base of the fleet needs to take it over.
+    /// What a base of the fleet needs to take it over, if one can.
     pub(crate) fn ticket(&self) -> Option<&Ticket> {
-        self.ticket.as_ref()
+        self.ticket.as_ref().filter(|_| self.can_go_on)
     }
 
     /// What the next base needs to hold it as far.
@@ -184,6 +188,12 @@ impl Held {
     pub(crate) fn leave(&mut self) {
         self.control.mute = self.can_go_on;
         self.flow.set_control(self.control);
+    }
+
+    /// Its mobile is served no more, here or elsewhere: no other base takes it over, and its fixed host may hear of its end.
+    pub(crate) fn renounce(&mut self) {
+        (self.can_go_on, self.control.mute) = (false, false);
+        self.let_end();
     }
 
     /// Nothing of it leaves.

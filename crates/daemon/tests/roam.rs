@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use lasthop_control::{self as control, HandoffState, Link, Report, Request};
-use lasthop_daemon::base::{Base, BaseConfig, BaseFile, ConfigSource};
+use lasthop_control::{self as control, Changes, HandoffState, Link, Reloaded, Report, Request};
+use lasthop_daemon::base::{Base, BaseConfig, BaseFile, ConfigSource, PeerFile};
 use lasthop_daemon::config::{self, KeyText};
 use lasthop_daemon::keyfile::{self, Existing};
 use lasthop_daemon::mobile::{Mobile, MobileConfig, MobileFile};
@@ -163,6 +163,30 @@ impl Country {
     /// The base ends without a word, as far as a thread can.
     fn fell(&mut self, i: usize) {
         self.bases[i].running.take().unwrap().join();
+    }
+
+    /// These are all other bases that a base knows from its next start or [reload](Self::reload) on.
+    fn set_peers(&self, i: usize, peers: &[PeerFile]) {
+        let mut file = self.bases[i].file.lock().unwrap();
+        // Others may come and go.
+        file.fleet = Some("members.toml".into());
+        file.peers = peers.to_vec();
+    }
+
+    fn peers(&self, i: usize) -> Vec<PeerFile> {
+        self.bases[i].file.lock().unwrap().peers.clone()
+    }
+
+    fn reload(&self, i: usize) -> Reloaded {
+        let path = self.dir.join(format!("{}.sock", self.bases[i].name));
+        control::request(&path, &Request::Reload {}).unwrap().reload.unwrap()
+    }
+
+    /// Waits until every base that this one knows is reached, or none is.
+    fn await_peers(&self, i: usize, up: bool) {
+        let told = || format!("not {up}: {:#?}", self.base_report(i).peers);
+        let done = || self.base_report(i).peers.iter().all(|peer| peer.up == up);
+        lasthop_testing::wait_or(PATIENCE, done, told);
     }
 
     fn report(&self) -> Report {
@@ -334,6 +358,8 @@ with_each_hop! {
     the_next_connection_after_a_restart_works,
     a_base_that_nobody_knows_is_named_and_nothing_happens,
     what_stayed_at_a_base_that_revokes_its_mobile_is_reset_at_once,
+    a_base_comes_and_goes_while_the_others_run,
+    a_base_that_is_elsewhere_is_found_there,
 }
 
 /// MHP-15, MHP-18, MHP-19, SCL-9
@@ -482,4 +508,77 @@ fn what_stayed_at_a_base_that_revokes_its_mobile_is_reset_at_once(hop: BaseHop) 
     assert_eq!(stayed.read(&mut [0; 1]).unwrap_err().kind(), ErrorKind::ConnectionReset);
     says(&mut new, "still here");
     says(&mut country.connect(echo), "new");
+}
+
+/// FLT-1, FLT-2: a base that runs alone hands over to one that joins, and what is between it and one that leaves is over.
+fn a_base_comes_and_goes_while_the_others_run(hop: BaseHop) {
+    let mut country = Country::start(hop, 2, "");
+    let [of_first, of_second] = [0, 1].map(|i| country.peers(i));
+    country.fell(0);
+    country.set_peers(0, &[]);
+    country.raise(0);
+    let echo = echo_server();
+    country.await_that("at the base that is alone", |report| {
+        report.bases.iter().any(|base| base.state == "up")
+    });
+    if country.current() != "b1" {
+        country.ask(&handoff(0)).unwrap();
+        country.await_that("at the base that is alone", |report| report.bases[0].current);
+    }
+    let mut moving = country.connect(echo);
+    says(&mut moving, "alone");
+    assert!(country.base_report(0).peers.is_empty());
+
+    country.set_peers(0, &of_first);
+    let reloaded = country.reload(0);
+    assert_eq!(reloaded.bases, Changes { added: 1, ..Changes::default() });
+    assert_eq!(reloaded.restart, Vec::<String>::new());
+    assert!(country.reload(0).bases.is_none(), "it is known by now");
+    country.await_peers(0, true);
+    country.await_peers(1, true);
+    country.go(1);
+    says(&mut moving, "moved");
+
+    country.set_peers(1, &[]);
+    let reloaded = country.reload(1);
+    assert_eq!(reloaded.bases, Changes { removed: 1, ..Changes::default() });
+    let ended = moving.read(&mut [0; 10]).unwrap_err();
+    assert_eq!(ended.kind(), ErrorKind::ConnectionReset, "its socket is with the base that left");
+    assert!(country.base_report(1).peers.is_empty());
+    country.await_peers(0, false);
+    says(&mut country.connect(echo), "new");
+
+    // And is welcome once more.
+    country.set_peers(1, &of_second);
+    assert_eq!(country.reload(1).bases.added, 1);
+    country.await_peers(0, true);
+    country.await_peers(1, true);
+    let mut moving = country.connect(echo);
+    country.go(0);
+    says(&mut moving, "back");
+}
+
+/// FLT-1
+fn a_base_that_is_elsewhere_is_found_there(hop: BaseHop) {
+    let country = Country::start(hop, 2, "");
+    country.await_peers(0, true);
+    let right = country.peers(0);
+    let nowhere = |peer: &PeerFile| {
+        let address = SocketAddr::new(peer.address.ip(), ports(1)[0]);
+        PeerFile { address, ..peer.clone() }
+    };
+    let wrong: Vec<PeerFile> = right.iter().map(nowhere).collect();
+    country.set_peers(0, &[]);
+    assert_eq!(country.reload(0).bases.removed, 1);
+    country.set_peers(0, &wrong);
+    assert_eq!(country.reload(0).bases.added, 1);
+    thread::sleep(Duration::from_millis(500));
+    country.await_peers(0, false);
+    country.set_peers(0, &right);
+    let reloaded = country.reload(0);
+    assert_eq!(reloaded.bases, Changes { changed: 1, ..Changes::default() });
+    country.await_peers(0, true);
+    let mut moving = country.connect(echo_server());
+    country.go(1);
+    says(&mut moving, "moved");
 }

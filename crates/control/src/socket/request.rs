@@ -241,9 +241,54 @@ pub struct Reloaded {
     pub added: u64,
     /// Mobiles that were served, and are not any more.
     pub removed: u64,
+    /// Other bases.
+    #[serde(default, skip_serializing_if = "Changes::is_none")]
+    pub bases: Changes,
+    /// Addresses of mobiles, and networks behind them.
+    #[serde(default, skip_serializing_if = "Changes::is_none")]
+    pub addresses: Changes,
+    /// Keys of tickets.
+    #[serde(default, skip_serializing_if = "Changes::is_none")]
+    pub keys: Changes,
     /// Settings that differ from those that the base runs with, and that need a restart.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub restart: Vec<String>,
+}
+
+/// How many of a kind are new, gone, or known and not as before.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Changes {
+    /// New ones.
+    pub added: u64,
+    /// Those that are gone.
+    pub removed: u64,
+    /// Those that are elsewhere, or called otherwise.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub changed: u64,
+}
+
+impl Changes {
+    /// Whether all is as before.
+    pub fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl fmt::Display for Changes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { added, removed, changed } = self;
+        write!(f, "{added} added, {removed} removed")?;
+        if *changed > 0 {
+            write!(f, ", {changed} changed")?;
+        }
+        Ok(())
+    }
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// What a line of an answer says: a value, or why there is none.

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use lasthop_control::AssociationReport;
 use lasthop_control::past::Progress;
 use lasthop_hop::PacketLane;
-use lasthop_hop::seal::{Keypair, PublicKey};
+use lasthop_hop::seal::{Keypair, PresharedKey, PublicKey};
 use lasthop_hop::srp::Srp;
 use lasthop_hop::{
     AssociationId, HopConfig, Memory, NumberedLink, NumberedLinks, Part, Refused, Stray,
@@ -260,6 +260,25 @@ impl WithPeers {
             Farewell::Said => peers.links.remove(turn, part),
             Farewell::None => peers.links.discard(turn, part),
         }
+    }
+
+    /// Knows these bases from here on, with these pre-shared keys. Associations that others made are lost, and those to
+    /// bases that are elsewhere go on there.
+    pub(crate) fn set_peers(&mut self, turn: &mut Turn<'_>, known: &[Peer], psks: PresharedKeys) {
+        let Some(peers) = &mut self.peers else { return };
+        let allowed = psks.allowed(known.iter().map(|peer| peer.key));
+        peers.listener.set_allowed(&mut turn.within(LISTENER), &allowed);
+        peers.psks = psks;
+        for (part, key) in &peers.keys_of {
+            if let Some(peer) = known.iter().find(|peer| peer.key == *key) {
+                peers.links.with(turn, *part, |hop, turn| hop.set_base(turn, peer.address));
+            }
+        }
+    }
+
+    /// What is shared with another base beside the keys.
+    pub(crate) fn psk_with(&self, peer: &PublicKey) -> PresharedKey {
+        self.peers.as_ref().map(|peers| peers.psks.with(peer)).unwrap_or_default()
     }
 
     /// Closes an association that another base made.

@@ -1,8 +1,7 @@
 //! From which addresses connections leave a base.
 
-use std::collections::BTreeMap;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -18,14 +17,14 @@ use lasthop_migrate::{
 };
 use lasthop_session::station::Reclaimed;
 use lasthop_session::{Refusal, SessionId};
-use lasthop_units::gather;
 
+use super::mobiles::Mobiles;
 use super::source_addresses::SourceAddresses;
-use super::{BaseConfig, MobileEntry, Mode};
+use super::{BaseConfig, mobiles};
 use crate::dial::{Exit, Exited};
 use crate::error::RunError;
 use crate::fleet::FleetKeys;
-use crate::held::Holder;
+use crate::held::{Holder, SharedHolding};
 
 /// The privileged helper, which connections that are made and those that move share.
 pub(super) type Helper = lasthop_migrate::Handle<Done>;
@@ -52,7 +51,7 @@ impl Exit for Helper {
         key: Key,
         n: u32,
         source: SocketAddr,
-        held: Option<(Arc<Holding>, SocketAddr)>,
+        held: Option<(SharedHolding, SocketAddr)>,
     ) -> bool {
         if self.is_gone() || self.waiting() >= ASKED_MAX {
             return false;
@@ -61,7 +60,7 @@ impl Exit for Helper {
         self.submit(move |admin| {
             let socket = match admin.socket(source) {
                 Ok(fd) => {
-                    let held = held.and_then(|(by, to)| hold(admin, helper, &by, &fd, to));
+                    let held = held.and_then(|(by, to)| hold(admin, helper, by.get()?, &fd, to));
                     Ok(Some(Exited { fd, held }))
                 }
                 Err(error) if error.is_gone() => Ok(None),
@@ -106,6 +105,31 @@ fn slot(admin: &mut Admin, flow: Flow) -> Option<u32> {
     slot.inspect_err(|error| tracing::warn!(%to, %error, "not acknowledged end to end")).ok()
 }
 
+/// Has acknowledgements held from here on, if they are not yet.
+fn have_holding(admin: &mut Admin, holding: &SharedHolding) -> Result<(), MigrateError> {
+    if holding.get().is_none() {
+        let _ = holding.set(Arc::new(Holding::new(admin.slots()?)?));
+    }
+    Ok(())
+}
+
+/// Has the helper work for these, and no others, as far as it may.
+fn settle(admin: &mut Admin, permitted: &[Network], mobiles: &Mobiles) -> Result<(), MigrateError> {
+    let refused = admin.change(permitted, &mobiles.guarded())?;
+    for network in &refused {
+        tracing::error!(
+            %network,
+            "the helper was not started for this address of a mobile (--address): connections from there fail"
+        );
+    }
+    if mobiles.are_held()
+        && let Err(error) = have_holding(admin, &mobiles.holding)
+    {
+        tracing::error!(%error, "not acknowledged end to end");
+    }
+    Ok(())
+}
+
 /// How a connection is held no longer.
 fn release(helper: Helper) -> impl FnOnce(Flow) + Send + 'static {
     move |flow| {
@@ -121,9 +145,7 @@ fn release(helper: Helper) -> impl FnOnce(Flow) + Send + 'static {
 /// The addresses of mobiles that have some, and what makes sockets for them.
 pub(super) struct Exits {
     worker: Option<Worker<Done>>,
-    sources: BTreeMap<PublicKey, SourceAddresses>,
-    /// Of the mobiles whose connections are acknowledged end to end, what does that.
-    holders: BTreeMap<PublicKey, Holder>,
+    mobiles: Arc<Mobiles>,
 }
 
 impl Exits {
@@ -133,42 +155,30 @@ impl Exits {
     /// # Errors
     ///
     /// The helper that the configuration names is not there.
-    pub(super) fn open(config: &BaseConfig, fleet: Option<&FleetKeys>) -> Result<Self, RunError> {
-        let sources = config.mobiles.iter().map(|mobile| {
-            (mobile.key.0, SourceAddresses::new(mobile.address.clone(), mobile.network.clone()))
-        });
-        let none = Self { worker: None, sources: gather(sources), holders: BTreeMap::new() };
-        let held: Vec<&MobileEntry> = config.mobiles.iter().filter(|m| m.is_held()).collect();
-        let addresses: Vec<IpAddr> =
-            config.mobiles.iter().flat_map(|m| m.address.iter().copied()).collect();
-        let networks: Vec<Network> =
-            config.mobiles.iter().flat_map(|m| m.network.iter().copied()).collect();
-        let all: Vec<Network> =
-            addresses.iter().copied().map(Network::from).chain(networks).collect();
-        let mut permitted = all.clone();
-        if config.handoff.as_ref().is_some_and(|of| of.settings.mode() == Mode::Migrate) {
-            let tun = config.mobiles.iter().flat_map(|mobile| config.routed_tun(mobile));
-            permitted.extend(tun.copied().map(Network::from));
-        }
-        if permitted.is_empty() {
+    pub(super) fn open(config: &BaseConfig, tickets: FleetKeys) -> Result<Self, RunError> {
+        let addresses = mobiles::addresses(config);
+        let permitted = mobiles::permitted(config, &addresses);
+        let mobiles = Arc::new(Mobiles::new(tickets).with(addresses));
+        let none = Self { worker: None, mobiles };
+        if !mobiles::wants_helper(config) {
             return Ok(none);
         }
+        let (mobiles, misfit) = (&none.mobiles, |e: MigrateError| RunError::Misfit(e.to_string()));
         let path = config.handoff.as_ref().and_then(|handoff| handoff.settings.helper.as_deref());
         let ready = |admin: Result<Admin, MigrateError>| {
             let mut admin = admin?;
-            if !all.is_empty() {
-                admin.guard(&all)?;
+            let guarded = mobiles.guarded();
+            if !guarded.is_empty() {
+                admin.guard(&guarded)?;
             }
             Ok::<_, MigrateError>(admin)
         };
         let mut admin = match path {
-            Some(path) => {
-                ready(Admin::connect(path)).map_err(|e| RunError::Misfit(e.to_string()))?
-            }
+            Some(path) => ready(Admin::connect(path)).map_err(misfit)?,
             None => match ready(Admin::spawn(&permitted)) {
                 Ok(admin) => admin,
                 // Who wants acknowledgements end to end is not served with less.
-                Err(error) if !held.is_empty() => return Err(RunError::Misfit(error.to_string())),
+                Err(error) if mobiles.are_held() => return Err(misfit(error)),
                 Err(error) => {
                     tracing::warn!(
                         %error,
@@ -178,18 +188,10 @@ impl Exits {
                 }
             },
         };
-        let mut holders = BTreeMap::new();
-        if !held.is_empty() {
-            let holding = admin.slots().and_then(Holding::new);
-            let holding = Arc::new(holding.map_err(|e| RunError::Misfit(e.to_string()))?);
-            holders = gather(held.into_iter().map(|mobile| {
-                let (holding, most, key) = (Arc::clone(&holding), mobile.hold().0, mobile.key.0);
-                let tickets = fleet.map(|keys| (keys.clone(), key));
-                (key, Holder { holding, most, tickets })
-            }));
+        if mobiles.are_held() {
+            have_holding(&mut admin, &mobiles.holding).map_err(misfit)?;
         }
-        let worker = Worker::start(admin).map_err(|e| RunError::Misfit(e.to_string()))?;
-        Ok(Self { worker: Some(worker), holders, ..none })
+        Ok(Self { worker: Some(Worker::start(admin).map_err(misfit)?), ..none })
     }
 
     /// The same for another worker of the base, until these are dropped.
@@ -200,7 +202,7 @@ impl Exits {
     pub(super) fn beside(&self) -> Result<Self, RunError> {
         let worker = self.worker.as_ref().map(Worker::beside).transpose();
         let worker = worker.map_err(|e| RunError::Misfit(e.to_string()))?;
-        Ok(Self { worker, sources: self.sources.clone(), holders: self.holders.clone() })
+        Ok(Self { worker, mobiles: Arc::clone(&self.mobiles) })
     }
 
     /// Connections leave from the base's own address from here on.
@@ -211,6 +213,29 @@ impl Exits {
     /// The helper, if one is there.
     pub(super) fn helper(&self) -> Option<&Helper> {
         self.worker.as_ref().map(Worker::handle)
+    }
+
+    /// The mobiles' addresses.
+    pub(super) fn mobiles(&self) -> &Arc<Mobiles> {
+        &self.mobiles
+    }
+
+    /// Mobiles have these from here on. What is new is allowed once the helper is [told](Self::tell_helper).
+    pub(super) fn set_mobiles(&mut self, mobiles: Arc<Mobiles>) {
+        self.mobiles = mobiles;
+    }
+
+    /// Has the helper work for these, and no others. Where it does not, that is logged.
+    pub(super) fn tell_helper(&self, permitted: Vec<Network>, mobiles: &Arc<Mobiles>) {
+        let (Some(helper), mobiles) = (self.helper(), Arc::clone(mobiles)) else { return };
+        helper.submit(move |admin| {
+            if let Err(error) = settle(admin, &permitted, &mobiles)
+                && !error.is_gone()
+            {
+                tracing::error!(%error, "the helper does not work for the mobiles' addresses as they are now");
+            }
+            None
+        });
     }
 
     /// Watches for what the helper has done.
@@ -234,14 +259,10 @@ impl Exits {
         self.helper().map(|helper| Arc::new(helper.clone()) as Arc<dyn Exit>)
     }
 
-    /// What holds the acknowledgements of connections, by their mobile.
-    pub(super) fn holders(&self) -> &BTreeMap<PublicKey, Holder> {
-        &self.holders
-    }
-
     /// What holds the acknowledgements of a mobile's connections, if something does.
     pub(super) fn holder(&self, mobile: Option<PublicKey>) -> Option<Holder> {
-        self.holders.get(&mobile?).cloned()
+        self.worker.as_ref()?;
+        self.mobiles.holder(mobile?)
     }
 
     /// From where a connection of `mobile` leaves that asks for `asked`.
@@ -254,8 +275,8 @@ impl Exits {
         mobile: Option<PublicKey>,
         asked: Option<SocketAddr>,
     ) -> Result<Leave, Refusal> {
-        let leave = match mobile.and_then(|mobile| self.sources.get(&mobile)) {
-            Some(sources) => sources.choose(asked)?,
+        let leave = match mobile.and_then(|mobile| self.mobiles.get(mobile)) {
+            Some(of) => of.sources.choose(asked)?,
             None => SourceAddresses::default().choose(asked)?,
         };
         Ok(if self.worker.is_some() { leave } else { Leave::default() })

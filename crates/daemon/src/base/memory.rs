@@ -13,6 +13,8 @@ use crate::split::CANDIDATES_MAX;
 const PARTS: u64 = 8;
 /// Associations with one other base that have a minimum of their own.
 const LINKS: usize = 16;
+/// Other bases for which that is so, where the configuration has fewer: more may come.
+const PEERS: usize = 4;
 
 /// What each part of a base may hold.
 #[derive(Clone, Debug)]
@@ -36,7 +38,7 @@ impl BaseMemory {
         }
         let (left, peers) = match &config.handoff {
             Some(handoff) => {
-                (bound - part - part, Memory::bounded(part, LINKS * handoff.peers.len()))
+                (bound - part - part, Memory::bounded(part, LINKS * handoff.peers.len().max(PEERS)))
             }
             None => (bound, Memory::default()),
         };

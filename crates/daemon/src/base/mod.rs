@@ -6,6 +6,7 @@ mod datagram_names;
 mod exits;
 mod handoff;
 mod memory;
+mod mobiles;
 mod news;
 mod openings;
 mod packets;
@@ -14,6 +15,7 @@ mod present;
 mod published_port;
 mod reachable_families;
 mod reload;
+mod renewals;
 mod role;
 mod source_addresses;
 mod surrogate;
@@ -50,6 +52,7 @@ use self::handoff::{Handoffs, Migration};
 use self::memory::BaseMemory;
 use self::packets::Packets;
 use self::published_port::PublishedPorts;
+use self::reload::Others;
 use self::role::BaseRole;
 use self::surrogate::Surrogate;
 use self::targets::Targets;
@@ -66,7 +69,6 @@ use crate::error::RunError;
 use crate::fleet::FleetKeys;
 use crate::hop::BaseHop;
 use crate::keyfile;
-use crate::publish::Published;
 use crate::split::{Bounds, SplitBase};
 
 /// What SRP takes from the wire ahead of sending, where sessions move.
@@ -78,7 +80,7 @@ const AHEAD_MIN: Bytes = Bytes::from_kib(32);
 pub struct Base {
     /// The first is asked and told what concerns them all.
     workers: Vec<Driver<BaseRole>>,
-    publish: Vec<Published>,
+    config: BaseConfig,
 }
 
 impl Base {
@@ -120,13 +122,13 @@ impl Base {
             let driver = driver.map_err(RunError::Kernel)?;
             workers.push(driver.beside_others(clock, workers.len() as u64, step));
         }
-        Ok(Self { workers, publish: config.publish })
+        Ok(Self { workers, config })
     }
 
-    /// Reads its settings again from `source` when it is asked to, for the mobiles that it serves.
+    /// Reads its settings again from `source` when it is asked to, for the mobiles that it serves and the bases that it knows.
     #[must_use]
     pub fn with_source(mut self, mut source: ConfigSource) -> Self {
-        source.set_publish(self.publish.clone());
+        source.set_started(self.config.clone());
         if let Some(first) = self.workers.first_mut() {
             first.role_mut().set_source(source);
         }
@@ -202,9 +204,9 @@ fn means(config: &BaseConfig, workers: usize) -> Result<Vec<Means>, RunError> {
     if let Some(settings) = handoff {
         Migration::check(settings, &config.mobiles)?;
     }
-    let fleet = FleetKeys::load(handoff.map_or(&[], |of| of.fleet_keys.as_slice()))?;
-    let mut first = Exits::open(config, fleet.as_ref())?;
-    let migration = handoff.and_then(|of| Migration::start(of, config, &first, fleet));
+    let tickets = keyfile::load_tickets(handoff.map_or(&[], |of| of.fleet_keys.as_slice()))?;
+    let mut first = Exits::open(config, FleetKeys::new(tickets))?;
+    let migration = handoff.and_then(|of| Migration::start(of, config, &first));
     if handoff.is_some_and(|of| Migration::is_missing(of, migration.as_ref())) {
         first.disable();
     }
@@ -252,8 +254,7 @@ fn role(
     let (hop, handoffs) = match (&config.handoff, keys, between_bases) {
         (Some(handoff), Some(keys), Some(udp)) => {
             let (peers, copies) = (&handoff.peers, memory.copies);
-            let files = peers.iter().filter_map(|peer| Some((peer.key, peer.psk.as_deref()?)));
-            let psks = keyfile::PresharedKeys::load(files)?;
+            let psks = Others::of(peers)?.psks;
             let memory = memory.peers.clone();
             let packet_max = match packets {
                 Some(_) => HopConfig::default().packet_max,

@@ -5,13 +5,12 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use lasthop_hop::seal::PublicKey;
 use lasthop_units::Time;
 use lasthop_wire::mhp::HostName;
 use lasthop_wire::mhp::fleet::{FleetBase, FleetMessage, FleetNews};
 
 use super::BaseConfig;
-use crate::backhaul::BaseAssociationId;
+use crate::backhaul::{BaseAssociationId, Peer};
 use crate::config::HopAddress;
 use crate::driver::Core;
 use crate::hop::Hop;
@@ -36,6 +35,8 @@ pub(super) struct Subscriber {
 
 /// What is told, and to whom.
 pub(super) struct News {
+    /// On which mobiles are served here.
+    port: Option<u16>,
     bases: Vec<FleetBase>,
     draining: bool,
     load: u8,
@@ -47,12 +48,28 @@ pub(super) struct News {
 impl News {
     /// Of a base with this configuration.
     pub(super) fn new(config: &BaseConfig) -> Self {
+        let port = port(config);
         Self {
-            bases: bases(config),
+            port,
+            bases: told_of(port, peers(config)),
             draining: false,
             load: 0,
             subscribers: BTreeMap::new(),
             next: Time::ZERO,
+        }
+    }
+
+    /// These are the other bases from here on: the mobiles that are here learn of them at once.
+    pub(super) fn set_peers<H: Hop<Id = BaseAssociationId>, W>(
+        &mut self,
+        core: &mut Core<H, W>,
+        peers: &[Peer],
+    ) {
+        let bases = told_of(self.port, peers);
+        if std::mem::replace(&mut self.bases, bases) != self.bases {
+            let told = self.told(Some(self.bases.clone()));
+            let here = self.subscribers.iter().filter(|(_, subscriber)| subscriber.here);
+            here.for_each(|(id, _)| send(core, *id, &told));
         }
     }
 
@@ -152,26 +169,36 @@ fn send<H: Hop<Id = BaseAssociationId>, W>(
     }
 }
 
-/// The other bases; none where mobiles are served by frames and not by UDP or TCP.
-fn bases(config: &BaseConfig) -> Vec<FleetBase> {
-    let peers = serving(config).map(|(name, key, at)| {
-        let name = HostName::new(name).ok();
-        let name = name.or_else(|| HostName::new(&key.to_string()).ok())?;
-        Some(FleetBase { key: *key.as_bytes(), name, hop: vec![at] })
+/// What is told of other bases.
+fn told_of(port: Option<u16>, peers: &[Peer]) -> Vec<FleetBase> {
+    let bases = serving(port, peers).map(|(peer, at)| {
+        let name = HostName::new(&peer.name).ok();
+        let name = name.or_else(|| HostName::new(&peer.key.to_string()).ok())?;
+        Some(FleetBase { key: *peer.key.as_bytes(), name, hop: vec![at] })
     });
-    peers.flatten().collect()
+    bases.flatten().collect()
 }
 
-/// The other bases, and where each serves mobiles.
-pub(super) fn serving(config: &BaseConfig) -> impl Iterator<Item = (&str, PublicKey, SocketAddr)> {
-    let own = match &config.place {
+/// The other bases of a configuration.
+pub(super) fn peers(config: &BaseConfig) -> &[Peer] {
+    config.handoff.as_ref().map_or(&[], |handoff| &handoff.peers)
+}
+
+/// The port on which a base serves mobiles; none where that is by frames and not by UDP or TCP.
+pub(super) fn port(config: &BaseConfig) -> Option<u16> {
+    match &config.place {
         HopAddress::Internet(own) => own.first().map(SocketAddr::port),
         HopAddress::Ethernet { .. } => None,
-    };
-    let peers = config.handoff.iter().flat_map(|handoff| &handoff.peers);
-    peers.filter_map(move |peer| {
-        let like_this = || own.map(|port| SocketAddr::new(peer.address.ip(), port));
-        let at = own.and(peer.hop).or_else(like_this)?;
-        Some((peer.name.as_str(), peer.key, at))
+    }
+}
+
+/// Other bases, and where each serves mobiles, if this one does so on a port.
+pub(super) fn serving(
+    port: Option<u16>,
+    peers: &[Peer],
+) -> impl Iterator<Item = (&Peer, SocketAddr)> {
+    peers.iter().filter_map(move |peer| {
+        let like_this = SocketAddr::new(peer.address.ip(), port?);
+        Some((peer, peer.hop.unwrap_or(like_this)))
     })
 }

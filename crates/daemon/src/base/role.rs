@@ -3,13 +3,14 @@
 mod connections;
 mod drain;
 mod packet_routes;
+mod taking_in;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lasthop_control::{Reloaded, Reply, Report, Request};
+use lasthop_control::{Reply, Report, Request};
 use lasthop_hop::seal::{Allowed, PresharedKey, PublicKey};
 use lasthop_kernel::accept::{self, Accepted};
 use lasthop_kernel::reactor::{Interest, Readiness};
@@ -31,7 +32,8 @@ use super::packets::Packets;
 use super::present::Present;
 use super::published_port::PublishedPorts;
 use super::reachable_families::ReachableFamilies;
-use super::reload::{self, ConfigSource};
+use super::reload::ConfigSource;
+use super::renewals::Renewals;
 use super::surrogate::Surrogate;
 use super::targets::Targets;
 use super::told_worths::ToldWorths;
@@ -83,19 +85,7 @@ pub(crate) struct BaseRole {
     drain: Drain,
     /// How long it may take to empty this base before it ends.
     drain_for: Duration,
-}
-
-fn by_key(allowed: &[Allowed]) -> BTreeMap<PublicKey, PresharedKey> {
-    allowed.iter().map(|mobile| (mobile.key, mobile.psk.clone())).collect()
-}
-
-/// Mobiles that are in `one` and not, or with another pre-shared key, in `other`.
-fn difference(
-    one: &BTreeMap<PublicKey, PresharedKey>,
-    other: &BTreeMap<PublicKey, PresharedKey>,
-) -> Vec<PublicKey> {
-    let differ = one.iter().filter(|(mobile, psk)| other.get(mobile) != Some(psk));
-    differ.map(|(mobile, _)| *mobile).collect()
+    renewals: Renewals,
 }
 
 impl BaseRole {
@@ -134,12 +124,13 @@ impl BaseRole {
             news: News::new(config),
             drain: Drain::default(),
             drain_for: config.handoff.as_ref().map_or(Duration::ZERO, |of| of.settings.drain().0),
+            renewals: Renewals::default(),
         }
     }
 
     /// It serves these mobiles.
     pub(super) fn serving(self, allowed: &[Allowed]) -> Self {
-        Self { allowed: by_key(allowed), ..self }
+        Self { allowed: taking_in::by_key(allowed), ..self }
     }
 
     /// It serves this base beside other workers, if there are some.
@@ -162,56 +153,6 @@ impl BaseRole {
         if let Some(workers) = &mut self.workers {
             workers.set_stops(stops);
         }
-    }
-
-    /// Reads the configuration again, and serves the mobiles that it allows from here on.
-    fn reload(&mut self, core: &mut CoreOf<Self>) -> Result<Reloaded, String> {
-        let outcome = self.read_again(core);
-        reload::log(&outcome);
-        outcome
-    }
-
-    fn read_again(&mut self, core: &mut CoreOf<Self>) -> Result<Reloaded, String> {
-        let nowhere = "this base was not started from what can be read again";
-        let (allow, restart) = self.source.as_mut().ok_or(nowhere)?.read()?;
-        let Some(allow) = allow else { return Ok(Reloaded { restart, ..Reloaded::default() }) };
-        let (added, removed) = self.set_allowed(core, &allow);
-        for mobile in &removed {
-            match self.allowed.contains_key(mobile) {
-                true => tracing::info!(%mobile, "mobile with another pre-shared key"),
-                false => tracing::info!(%mobile, "mobile no longer allowed"),
-            }
-        }
-        let allow = match &self.workers {
-            Some(workers) => workers.serve(&allow),
-            None => allow,
-        };
-        let (hop, mut turn) = core.turn();
-        hop.mobiles.set_allowed(&mut turn, &allow);
-        Ok(Reloaded { added: added.len() as u64, removed: removed.len() as u64, restart })
-    }
-
-    /// These mobiles are allowed from here on, also to move: who comes and who leaves.
-    fn set_allowed(
-        &mut self,
-        core: &mut CoreOf<Self>,
-        allow: &[Allowed],
-    ) -> (Vec<PublicKey>, Vec<PublicKey>) {
-        let before = std::mem::replace(&mut self.allowed, by_key(allow));
-        // With another pre-shared key it is as one that has left, and may come again.
-        let added = difference(&self.allowed, &before);
-        let removed = difference(&before, &self.allowed);
-        if let Some(handoffs) = &mut self.handoffs {
-            handoffs.set_mobiles(core, &added, &removed);
-        }
-        (added, removed)
-    }
-
-    /// The first worker says whom this one serves from here on.
-    fn serve(&mut self, core: &mut CoreOf<Self>, allow: &[Allowed]) {
-        self.set_allowed(core, allow);
-        let (hop, mut turn) = core.turn();
-        hop.mobiles.set_allowed(&mut turn, allow);
     }
 
     /// Whose an association is, whichever it has at the moment.
@@ -500,6 +441,8 @@ impl Role for BaseRole {
             let load = self.load(core.connections.len());
             self.news.set_load(core, load);
         }
+        let Self { renewals, exits, present, .. } = self;
+        renewals.advance(core, &exits.mobiles().tickets, |id| present.key_of(id));
         let some = self.handoffs.as_mut().is_some_and(|handoffs| handoffs.advance(core));
         self.pass_left_on(core);
         if some {
@@ -511,7 +454,8 @@ impl Role for BaseRole {
 
     fn next_timeout(&self) -> Option<Time> {
         let handoffs = self.handoffs.as_ref().and_then(Handoffs::next_timeout);
-        let own = [handoffs, self.families.next_timeout(), self.udp.next_timeout()];
+        let (families, udp) = (self.families.next_timeout(), self.udp.next_timeout());
+        let own = [handoffs, families, udp, self.renewals.next_timeout()];
         let own = own.into_iter().chain([self.news.next_timeout(), self.drain_timeout()]);
         own.flatten().min()
     }
@@ -558,7 +502,7 @@ impl Role for BaseRole {
                 Message::Packets(bundle) => {
                     self.send_known(core, bundle.packets());
                 }
-                Message::Serve(allowed) => self.serve(core, &allowed),
+                Message::Serve(allowed, members) => self.serve(core, &allowed, &members),
                 Message::Drain(draining) => self.set_draining(core, draining),
                 Message::Report(client) => {
                     let mut report = core.report(Self::NAME);
@@ -601,7 +545,7 @@ impl Role for BaseRole {
     fn drain(&mut self, core: &mut CoreOf<Self>) -> Option<Time> {
         // The others are stopped by the first, when all are empty.
         let is_first = self.workers.as_ref().is_none_or(|workers| workers.number() == 0);
-        if !is_first || self.handoffs.is_none() || self.drain_for.is_zero() {
+        if !is_first || self.is_alone() || self.drain_for.is_zero() {
             return None;
         }
         self.drain.stopping = true;

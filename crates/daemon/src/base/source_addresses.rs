@@ -23,6 +23,17 @@ impl SourceAddresses {
         Self { addresses, networks }
     }
 
+    /// The mobile's own, each a single one.
+    pub(super) fn addresses(&self) -> &[IpAddr] {
+        &self.addresses
+    }
+
+    /// The mobile's own, and the networks behind it.
+    pub(super) fn all(&self) -> impl Iterator<Item = Network> {
+        let own = self.addresses.iter().copied().map(Network::from);
+        own.chain(self.networks.iter().copied())
+    }
+
     /// From where a connection leaves: from the requested address, or else from the
     /// mobile's first of the family that it takes, or else from the base's own.
     ///

@@ -7,17 +7,28 @@ use lasthop_hop::seal::PublicKey;
 use lasthop_wire::mhp::transit::TransitMessage;
 
 use super::{BaseConfig, news};
-use crate::backhaul::{BaseAssociationId, WithPeers};
+use crate::backhaul::{BaseAssociationId, Peer, WithPeers};
 use crate::driver::Core;
 
 /// Where other bases serve mobiles, by their keys.
-pub(super) struct TransitTargets(BTreeMap<[u8; 32], SocketAddr>);
+pub(super) struct TransitTargets {
+    /// The port on which mobiles are served here; none where that is by frames and not by UDP.
+    port: Option<u16>,
+    at: BTreeMap<[u8; 32], SocketAddr>,
+}
 
 impl TransitTargets {
-    /// Those of a configuration; none where this base serves its mobiles by frames and not by UDP.
+    /// Those of a configuration; none where this base serves its mobiles by frames.
     pub(super) fn new(config: &BaseConfig) -> Self {
-        let targets = news::serving(config).map(|(_, key, at)| (*key.as_bytes(), at));
-        Self(targets.collect())
+        let mut targets = Self { port: news::port(config), at: BTreeMap::new() };
+        targets.set_peers(news::peers(config));
+        targets
+    }
+
+    /// These are the other bases from here on.
+    pub(super) fn set_peers(&mut self, peers: &[Peer]) {
+        let at = news::serving(self.port, peers);
+        self.at = at.map(|(peer, at)| (*peer.key.as_bytes(), at)).collect();
     }
 
     /// Takes a mobile's question, and answers it. False if the message is none.
@@ -32,7 +43,7 @@ impl TransitTargets {
         else {
             return false;
         };
-        let to = self.0.get(&base);
+        let to = self.at.get(&base);
         let (hop, mut turn) = core.turn();
         let grant = to.and_then(|to| hop.mobiles.grant_transit(&mut turn.within(0), mobile, *to));
         let key = PublicKey::from_bytes(base);

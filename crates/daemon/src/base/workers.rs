@@ -18,6 +18,7 @@ use lasthop_kernel::turn::Source;
 use lasthop_session::{SessionId, station};
 use lasthop_units::Seed;
 
+use super::reload::Members;
 use crate::backhaul;
 use crate::carrier::Route;
 use crate::handshake::Caller;
@@ -85,8 +86,8 @@ pub(super) enum Message {
     Handoff(PublicKey, Vec<u8>),
     /// Packets for mobiles that the receiver serves.
     Packets(Bundle),
-    /// The mobiles that the receiver serves from here on.
-    Serve(Vec<Allowed>),
+    /// The mobiles that the receiver serves from here on, and what else is known of others.
+    Serve(Vec<Allowed>, Arc<Members>),
     /// Mobiles are to go to other bases, or no longer.
     Drain(bool),
     /// The first worker wants a report, for that client of its control socket.
@@ -283,14 +284,14 @@ impl Workers {
         }
     }
 
-    /// These mobiles are served from here on: this worker's of them. The others are sent theirs.
-    pub(super) fn serve(&self, allowed: &[Allowed]) -> Vec<Allowed> {
+    /// These mobiles are served from here on, and these members known: this worker's mobiles. The others are sent theirs.
+    pub(super) fn serve(&self, allowed: &[Allowed], members: &Arc<Members>) -> Vec<Allowed> {
         let mut own = Vec::new();
         for (n, part) in self.homes.divide(allowed, self.outboxes.len()).into_iter().enumerate() {
             if n == self.own {
                 own = part;
             } else {
-                self.outboxes[n].send(Message::Serve(part));
+                self.outboxes[n].send(Message::Serve(part, Arc::clone(members)));
             }
         }
         own
@@ -419,8 +420,8 @@ fn join(into: &mut Report, from: Report) {
     }
     into.mobiles = into.mobiles.zip(from.mobiles).map(|(into, from)| into + from);
     // Each worker has an association of its own to each other base.
-    for (into, from) in into.peers.iter_mut().zip(from.peers) {
-        into.up &= from.up;
+    for into in &mut into.peers {
+        into.up &= from.peers.iter().any(|from| from.key == into.key && from.up);
     }
 }
 

@@ -15,10 +15,12 @@ use lasthop_kernel::reactor::Reactor;
 use lasthop_kernel::slab::{Key, Slab};
 use lasthop_kernel::tcp::Socket;
 use lasthop_kernel::turn::{Source, Turn};
+use lasthop_migrate::Ticket;
 use lasthop_session::station::{Associations, Bridge};
 use lasthop_session::{ConnId, ResetReason, Session};
 use lasthop_units::{Deadlines, Time, Timers};
 
+use crate::fleet::FleetKeys;
 use crate::held::{Held, Holder};
 use crate::hop::{AnyStreams, Hop};
 use crate::relay::Relay;
@@ -112,6 +114,14 @@ impl<I: Copy, W> Connection<I, W> {
             _ => None,
         };
         [self.name, far].into_iter().flatten()
+    }
+}
+
+/// What a base of the fleet needs to take a connection over, if one can.
+fn ticket_of<I, W>(connection: &Connection<I, W>) -> Option<&Ticket> {
+    match &connection.phase {
+        Phase::Relaying(relay) => relay.held.as_ref()?.ticket(),
+        Phase::Waiting(_) | Phase::Bridged(_) => None,
     }
 }
 
@@ -471,8 +481,7 @@ impl<H: Hop, W> Core<H, W> {
         else {
             return;
         };
-        let tickets = holder.tickets.as_ref().zip(held.ticket());
-        let ticket = tickets.and_then(|((keys, mobile), ticket)| keys.seal(mobile, conn, ticket));
+        let ticket = held.ticket().and_then(|it| holder.tickets.seal(&holder.mobile, conn, it));
         relay.held = Some(Box::new(held));
         let now = self.now;
         if let Some((session, mut streams)) = self.session(id) {
@@ -482,6 +491,34 @@ impl<H: Hop, W> Core<H, W> {
                 && let Err(error) = session.send_message(now, &mut streams, &ticket)
             {
                 tracing::debug!(%error, "a mobile is given no ticket");
+            }
+        }
+    }
+
+    /// The connections that their mobiles can go on with elsewhere.
+    pub(crate) fn with_tickets(&self) -> impl Iterator<Item = Key> {
+        let all = self.connections.iter();
+        all.filter(|(_, connection)| ticket_of(connection).is_some()).map(|(key, _)| key)
+    }
+
+    /// Gives a mobile another ticket of its connection, made with these keys; nothing of one that is over, or has none. False if
+    /// that has no room yet.
+    pub(crate) fn renew_ticket(&mut self, key: Key, mobile: &PublicKey, keys: &FleetKeys) -> bool {
+        let Some(connection) = self.connections.get(key) else { return true };
+        let (Some((id, conn)), Some(ticket)) = (connection.name, ticket_of(connection)) else {
+            return true;
+        };
+        let Some(ticket) = keys.seal(mobile, conn, ticket) else { return true };
+        let now = self.now;
+        let Some((session, mut streams)) = self.session(id) else { return true };
+        session.send_message(now, &mut streams, &ticket).is_ok()
+    }
+
+    /// No connection of an association goes on at any other base.
+    pub(crate) fn renounce(&mut self, id: H::Id) {
+        for (_, key) in self.connections_of(id) {
+            if let Some(held) = self.held(key) {
+                held.renounce();
             }
         }
     }

@@ -102,7 +102,11 @@ mod tests {
     fn a_base_that_is_the_fleets_first_starts_alone() {
         let alone = file(OWN).join(Path::new("members.toml"), file("allow = []\n")).unwrap();
         let config = BaseConfig::try_from(alone).unwrap();
-        assert!(config.allow.is_empty() && config.handoff.is_none());
+        assert!(config.allow.is_empty() && config.handoff.unwrap().peers.is_empty());
+        // Where no other base could reach it there is nothing to be ready for.
+        let text = "key = \"base.key\"\nfleet = \"members.toml\"\n";
+        let alone = file(text).join(Path::new("members.toml"), file("allow = []\n")).unwrap();
+        assert!(BaseConfig::try_from(alone).unwrap().handoff.is_none());
         let said = BaseConfig::try_from(file("key = \"base.key\"\n")).unwrap_err().to_string();
         assert!(said.contains("a mobile that is served"), "{said}");
     }

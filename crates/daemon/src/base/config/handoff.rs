@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use lasthop_control::{choice, settings};
 use lasthop_hop::seal::PublicKey;
 use lasthop_kernel::network::Network;
-use lasthop_migrate::RouteMode;
+use lasthop_migrate::{NETWORKS_MAX, RouteMode};
 use lasthop_units::{Duration, Span};
 
 use crate::backhaul::Peer;
@@ -166,7 +166,8 @@ fn contradiction<T>(why: String) -> Result<T, ConfigError> {
     Err(ConfigError::Contradiction(why))
 }
 
-/// What handoffs need, if there is another base; `seal` is the hop's.
+/// What handoffs need, if there is another base, or may be one: a base that `is_of_fleet` has others once they join. `seal` is
+/// the hop's.
 ///
 /// # Errors
 ///
@@ -176,26 +177,30 @@ pub(in crate::base) fn configured(
     peers: Vec<PeerFile>,
     mobiles: &[MobileEntry],
     seal: SealKind,
+    is_of_fleet: bool,
 ) -> Result<Option<HandoffConfig>, ConfigError> {
     if peers.is_empty() {
-        return match file {
-            None => Ok(None),
-            Some(_) => Err(ConfigError::Missing {
-                what: "another base to hand over to",
-                how: "say [[peers]] with `key = \"PUBLIC KEY\"` and `address = \"IP:PORT\"`",
-            }),
-        };
+        match file {
+            None => return Ok(None),
+            Some(_) if is_of_fleet => {}
+            Some(_) => {
+                return Err(ConfigError::Missing {
+                    what: "another base to hand over to",
+                    how: "say [[peers]] with `key = \"PUBLIC KEY\"` and `address = \"IP:PORT\"`",
+                });
+            }
+        }
     }
     if seal == SealKind::None {
         return contradiction(
-            "`peers` has no meaning with seal = \"none\": nobody can prove whose connections are \
+            "other bases have no meaning with seal = \"none\": nobody can prove whose connections are \
              handed over"
                 .to_owned(),
         );
     }
     let settings = file.unwrap_or_default();
     let route = settings.route();
-    if settings.mode() == Mode::Migrate && mobiles.is_empty() {
+    if settings.mode() == Mode::Migrate && mobiles.is_empty() && !is_of_fleet {
         return Err(ConfigError::Missing {
             what: "an address that can move",
             how: "say [[mobiles]] with `key` and `address = [\"IP\"]` for each mobile, or \
@@ -245,7 +250,7 @@ fn peers(files: Vec<PeerFile>) -> Result<Vec<Peer>, ConfigError> {
 ///
 /// # Errors
 ///
-/// A mobile or an address stands there twice, or the mobile is not served.
+/// A mobile or an address stands there twice, the mobile is not served, or there are more addresses than a helper works for.
 pub(in crate::base) fn check_mobiles(
     mobiles: &[MobileEntry],
     allow: &[PublicKey],
@@ -268,6 +273,12 @@ pub(in crate::base) fn check_mobiles(
                 return contradiction(format!("`mobiles`: {key} has two addresses of one family"));
             }
         }
+    }
+    let count = mobiles.iter().flat_map(MobileEntry::sources).count();
+    if count > NETWORKS_MAX {
+        return contradiction(format!(
+            "`mobiles`: {count} addresses and networks are more than {NETWORKS_MAX}"
+        ));
     }
     match mobiles.iter().find(|mobile| mobile.sources().next().is_none()) {
         Some(mobile) => contradiction(format!("`mobiles`: {} has no address", mobile.key.0)),
@@ -343,6 +354,10 @@ mod tests {
             (format!("{}{}", mobile(1, "[]"), mobile(1, "[]")), "twice"),
             (mobile(1, "[\"10.0.0.1\", \"10.0.0.2\"]"), "two addresses"),
             (mobile(1, "[]"), "has no address"),
+            (
+                format!("{}network = [{}]", mobile(1, "[]"), "\"10.0.0.0/8\", ".repeat(4097)),
+                "4097 addresses and networks",
+            ),
             ("[[packets]]\nprogram = \"x\"\nclass = \"call\"".to_owned(), "knows no programs"),
         ] {
             let all = match text.strip_prefix("seal = \"none\"\n") {

@@ -5,7 +5,7 @@ mod fleet;
 pub(super) mod handoff;
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{Ipv6Addr, SocketAddr};
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
 use std::thread;
@@ -208,7 +208,7 @@ pub struct BaseConfig {
     pub mobile_tcp: MobileTcpFile,
     /// Servers on mobiles that fixed hosts reach here.
     pub publish: Vec<Published>,
-    /// How connections move to other bases; `None` where there is no other.
+    /// How connections move to other bases; `None` where there is no other, and none can come.
     pub handoff: Option<HandoffConfig>,
     /// What packets are worth.
     pub packets: Vec<PacketRule>,
@@ -227,14 +227,6 @@ impl BaseConfig {
     pub(super) fn allowed(&self) -> Result<Vec<Allowed>, KeyFileError> {
         let files = self.psks.iter().map(|(key, path)| (*key, path.as_path()));
         Ok(PresharedKeys::load(files)?.allowed(self.allow.iter().copied()))
-    }
-
-    /// The addresses of a mobile's packets alone that follow it from base to base: not those that a base masquerades.
-    pub(super) fn routed_tun<'a>(&self, mobile: &'a MobileEntry) -> &'a [IpAddr] {
-        match &self.tun {
-            Some(tun) if !tun.masquerade => &mobile.tun,
-            _ => &[],
-        }
     }
 }
 
@@ -284,10 +276,8 @@ impl TryFrom<BaseFile> for BaseConfig {
         let publish = publish::published(file.publish, &allow)?;
         handoff::check_mobiles(&file.mobiles, &allow)?;
         // The first base of a fleet has no other yet, or no mobile.
-        let is_alone = is_of_fleet && (file.peers.is_empty() || file.mobiles.is_empty());
-        let settings = file.handoff.filter(|_| !is_alone);
-        let peers = if is_alone { Vec::new() } else { file.peers };
-        let handoff = handoff::configured(settings, peers, &file.mobiles, seal)?;
+        let mobiles = &file.mobiles;
+        let handoff = handoff::configured(file.handoff, file.peers, mobiles, seal, is_of_fleet)?;
         let tun = file.tun.map(BaseTunConfig::try_from).transpose()?;
         if tun.is_some() && (hop != HopKind::Srp || seal == SealKind::None) {
             let why = "`[tun]` is of hop = \"srp\" with the seal: no other carries packets, and \

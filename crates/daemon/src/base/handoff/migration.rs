@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
 use std::os::fd::AsFd;
+use std::sync::Arc;
 
 use lasthop_hop::seal::PublicKey;
 use lasthop_kernel::reactor::Reactor;
@@ -13,15 +14,15 @@ use lasthop_migrate::{
     Routing,
 };
 use lasthop_session::{ConnId, Orphan, SessionId};
-use lasthop_units::{Duration, Time, gather};
+use lasthop_units::{Duration, Time};
 
 use super::reclaim::reclaim;
 use super::{Fallback, HandoffFile, MobileEntry, Mode};
 use crate::base::BaseConfig;
 use crate::base::exits::{Done, Exits, Helper, hold_again};
+use crate::base::mobiles::Mobiles;
 use crate::dial::Exited;
 use crate::error::RunError;
-use crate::fleet::FleetKeys;
 use crate::held::Holder;
 use crate::relay::{Paused, Relay};
 
@@ -35,15 +36,9 @@ pub(super) type Outcome = (ConnId, String, Result<Dumped, (Option<Relay>, Migrat
 /// What moves wired connections.
 pub(in crate::base) struct Migration {
     helper: Helper,
-    /// By which connections are taken over whose base is dead.
-    fleet: Option<FleetKeys>,
-    /// What holds the acknowledgements of mobiles' connections.
-    holders: BTreeMap<PublicKey, Holder>,
     routing: Routing,
-    /// From where mobiles' connections leave.
-    addresses: BTreeMap<PublicKey, Vec<IpAddr>>,
-    /// For what packets follow them: these, and those of packets alone.
-    routed: BTreeMap<PublicKey, Vec<IpAddr>>,
+    /// The addresses of mobiles.
+    mobiles: Arc<Mobiles>,
     /// Mobiles whose packets come here.
     here: BTreeSet<PublicKey>,
     /// Mobiles of whose connections none is elsewhere any more, and when strays are to be reset, so
@@ -100,27 +95,15 @@ impl Migration {
 
     /// The same for another worker of the base, whose way to the helper this is. It has moved nothing yet.
     pub(in crate::base) fn beside(&self, helper: &Helper) -> Self {
-        let (fleet, holders) = (self.fleet.clone(), self.holders.clone());
-        let (addresses, routed) = (self.addresses.clone(), self.routed.clone());
-        Self::over(helper.clone(), fleet, holders, self.routing.clone(), addresses, routed)
+        Self::over(helper.clone(), self.routing.clone(), Arc::clone(&self.mobiles))
     }
 
     /// Nothing has moved.
-    fn over(
-        helper: Helper,
-        fleet: Option<FleetKeys>,
-        holders: BTreeMap<PublicKey, Holder>,
-        routing: Routing,
-        addresses: BTreeMap<PublicKey, Vec<IpAddr>>,
-        routed: BTreeMap<PublicKey, Vec<IpAddr>>,
-    ) -> Self {
+    fn over(helper: Helper, routing: Routing, mobiles: Arc<Mobiles>) -> Self {
         Self {
             helper,
-            fleet,
-            holders,
             routing,
-            addresses,
-            routed,
+            mobiles,
             here: BTreeSet::new(),
             whole: BTreeMap::new(),
             leaving: BTreeMap::new(),
@@ -133,7 +116,6 @@ impl Migration {
         settings: &HandoffFile,
         config: &BaseConfig,
         exits: &Exits,
-        fleet: Option<FleetKeys>,
     ) -> Option<Self> {
         let mobiles = &config.mobiles;
         if settings.mode() != Mode::Migrate {
@@ -146,8 +128,8 @@ impl Migration {
             );
             return None;
         }
-        let (helper, holders) = (exits.helper()?.clone(), exits.holders().clone());
-        let address = mobiles.iter().find_map(MobileEntry::any)?;
+        let helper = exits.helper()?.clone();
+        let address = mobiles.iter().find_map(MobileEntry::any);
         if let Err(error) = helper.wait_for(move |admin| migrate::probe(admin, address)) {
             tracing::warn!(%error, "connections cannot migrate: falling back to anchor");
             return None;
@@ -159,10 +141,44 @@ impl Migration {
         let routing = routing
             .inspect_err(|error| tracing::warn!(%error, "connections cannot migrate"))
             .ok()?;
-        let addresses = gather(mobiles.iter().map(|m| (m.key.0, m.address.clone())));
-        let routed = mobiles.iter().map(|m| (m.key.0, [&m.address, config.routed_tun(m)].concat()));
-        let routed = gather(routed);
-        Some(Self::over(helper, fleet, holders, routing, addresses, routed))
+        Some(Self::over(helper, routing, Arc::clone(exits.mobiles())))
+    }
+
+    /// Mobiles have these addresses from here on; none that has lost one is here. Packets for what is new at one that is here
+    /// come here.
+    pub(super) fn set_mobiles(&mut self, mobiles: Arc<Mobiles>) {
+        let before = std::mem::replace(&mut self.mobiles, mobiles);
+        let grown = |mobile: &&PublicKey| self.mobiles.routed(**mobile) != before.routed(**mobile);
+        self.here.iter().filter(grown).for_each(|mobile| self.gain(*mobile));
+    }
+
+    /// Nothing more is done here for addresses that are no mobile's in `now`.
+    pub(super) fn release_lost(&self, now: &Mobiles) {
+        let lost = &self.mobiles.all_routed() - &now.all_routed();
+        let routing = self.routing.clone();
+        self.helper.submit(move |admin| {
+            for address in lost {
+                let left = routing.leave(admin, address).and_then(|()| admin.unroute(address));
+                if let Err(error) = left {
+                    log_error(
+                        address,
+                        &error,
+                        "cannot remove the route of an address that is no mobile's any more",
+                    );
+                }
+            }
+            None
+        });
+    }
+
+    /// Warns where packets for an address that is new in `now` cannot come here.
+    pub(super) fn check_gained(&self, settings: &HandoffFile, now: &Mobiles) {
+        let before: BTreeSet<IpAddr> = self.mobiles.all_own().collect();
+        let gained = now.all_own().filter(|address| !before.contains(address));
+        if let Err(error) = Routing::check(settings.route(), settings.interface.as_deref(), gained)
+        {
+            tracing::error!(%error, "connections of a mobile that is new cannot come here");
+        }
     }
 
     /// Whether packets for mobiles' addresses are to come here, and nothing has them come.
@@ -285,15 +301,14 @@ impl Migration {
             true => migrate::restore_all,
             false => migrate::restore_unrouted,
         };
-        let own = self.addresses.get(&mobile).cloned().unwrap_or_default();
-        let (helper, holder) = (self.helper.clone(), self.holders.get(&mobile).cloned());
+        let own = self.mobiles.own(mobile).to_vec();
+        let (helper, holder) = (self.helper.clone(), self.mobiles.holder(mobile));
         self.helper.submit(move |admin| {
             let images: Vec<_> = images.iter().map(|bytes| decode(bytes, &own)).collect();
             let whole: Vec<Image> = images.iter().flatten().cloned().collect();
             // Before the kernel says anything of them.
             let holding = holder.map(|holder| holder.holding);
-            let mut again =
-                |image| holding.as_ref().and_then(|by| hold_again(admin, &helper, by, image));
+            let mut again = |image| hold_again(admin, &helper, holding.as_ref()?.get()?, image);
             let held: Vec<Option<HeldFlow>> = whole.iter().map(&mut again).collect();
             let mut made = restore(admin, &whole).into_iter().zip(held);
             let outcomes = images.into_iter().map(|image| {
@@ -308,13 +323,13 @@ impl Migration {
     }
 
     /// What holds the acknowledgements of a mobile's connections.
-    pub(super) fn holder(&self, mobile: PublicKey) -> Option<&Holder> {
-        self.holders.get(&mobile)
+    pub(super) fn holder(&self, mobile: PublicKey) -> Option<Holder> {
+        self.mobiles.holder(mobile)
     }
 
     /// Whether connections are taken over from bases that are dead.
     pub(super) fn takes_over(&self) -> bool {
-        self.fleet.is_some()
+        !self.mobiles.tickets.is_empty()
     }
 
     /// Has the fixed hosts of connections asked whose base is dead, once packets for their mobile come here. What they say is
@@ -328,13 +343,14 @@ impl Migration {
     ) -> bool {
         self.end_move(mobile);
         // After so long a base acknowledges what the mobile does not have.
-        let holds = self.holders.get(&mobile).is_some_and(|holder| silent < holder.most);
+        let holds = self.holder(mobile).is_some_and(|holder| silent < holder.most);
         if !holds {
             tracing::warn!(%mobile, ?silent, "its base was silent for too long: what that has acknowledged since is not known");
         }
-        let own = self.addresses.get(&mobile).cloned().unwrap_or_default();
+        let own = self.mobiles.own(mobile);
+        let keys = Some(&self.mobiles.tickets).filter(|_| holds);
         let claim = |orphan: &Orphan| {
-            let ticket = self.fleet.as_ref().filter(|_| holds)?.open(&mobile, orphan)?;
+            let ticket = keys?.open(&mobile, orphan)?;
             let is_own = own.contains(&ticket.flow().local.ip().to_canonical());
             is_own.then_some(Claim {
                 ticket,
@@ -363,12 +379,16 @@ impl Migration {
     /// Whether a mobile has that address by the configuration.
     fn owns(&self, mobile: PublicKey, address: IpAddr) -> bool {
         let address = address.to_canonical();
-        self.addresses.get(&mobile).is_some_and(|addresses| addresses.contains(&address))
+        self.mobiles.own(mobile).contains(&address)
+    }
+
+    fn is_routed(&self, mobile: PublicKey) -> bool {
+        !self.mobiles.routed(mobile).is_empty()
     }
 
     /// A mobile has connections here: packets for its addresses are to come here.
     pub(super) fn end_move(&mut self, mobile: PublicKey) {
-        if self.routed.contains_key(&mobile) && self.here.insert(mobile) {
+        if self.is_routed(mobile) && self.here.insert(mobile) {
             self.gain(mobile);
         }
     }
@@ -376,14 +396,14 @@ impl Migration {
     /// A mobile has all of its connections here, and none elsewhere. Packets for its addresses are to
     /// come here, wherever they went meanwhile, and strays are to be reset.
     pub(super) fn end_move_whole(&mut self, now: Time, mobile: PublicKey) {
-        if self.routed.contains_key(&mobile) {
+        if self.is_routed(mobile) {
             self.here.insert(mobile);
             self.gain(mobile);
             self.whole.insert(mobile, now + ANSWER_DELAY);
         }
     }
 
-    fn gain(&mut self, mobile: PublicKey) {
+    fn gain(&self, mobile: PublicKey) {
         self.reroute(mobile, |routing, admin, address| routing.gain(admin, address, None));
     }
 
@@ -394,7 +414,7 @@ impl Migration {
     }
 
     fn set_stray_resets(&mut self, mobile: PublicKey, answers: bool) {
-        let addresses = self.addresses.get(&mobile).cloned().unwrap_or_default();
+        let addresses = self.mobiles.own(mobile).to_vec();
         self.helper.submit(move |admin| {
             for address in addresses {
                 if let Err(error) = admin.answer(address, answers) {
@@ -422,7 +442,7 @@ impl Migration {
     /// Resets connections that nobody came for.
     pub(super) fn discard(&mut self, session: SessionId, images: Vec<Vec<u8>>) {
         if !images.is_empty() {
-            let own: Vec<IpAddr> = self.addresses.values().flatten().copied().collect();
+            let own: Vec<IpAddr> = self.mobiles.all_own().collect();
             let takes_over = self.takes_over();
             self.helper.submit(move |admin| {
                 // A socket that is made anew and closed sends its fixed host a FIN or RST.
@@ -455,7 +475,7 @@ impl Migration {
         mobile: PublicKey,
         change: impl Fn(&Routing, &mut Admin, IpAddr) -> Result<(), MigrateError> + Send + 'static,
     ) {
-        let addresses = self.routed.get(&mobile).cloned().unwrap_or_default();
+        let addresses = self.mobiles.routed(mobile).to_vec();
         let routing = self.routing.clone();
         self.helper.submit(move |admin| {
             for address in addresses {
@@ -477,136 +497,4 @@ fn log_error(address: IpAddr, error: &MigrateError, what: &str) {
 }
 
 #[cfg(test)]
-mod tests {
-    use lasthop_hop::seal::Keypair;
-    use lasthop_kernel::netns::{Netns, NetnsError};
-    use lasthop_kernel::stop::Stop;
-    use lasthop_migrate::Worker;
-    use lasthop_units::Seed;
-
-    use super::*;
-    use crate::base::{Base, BaseFile};
-    use crate::keyfile::{self, Existing};
-
-    /// A base in a namespace and a folder of its own, where mobiles are announced on the loopback interface.
-    /// What another one bound may be held for a moment by a process that some other test starts: a child has
-    /// its parent's sockets until it executes its program.
-    fn base(forwarding: &str, fallback: &str) -> Option<Result<Base, RunError>> {
-        let netns = lasthop_testing::or_skip(Netns::anonymous(), NetnsError::is_unavailable)?;
-        netns.sysctl("ipv4.conf.lo.forwarding", forwarding).unwrap();
-        let name = format!("lasthop-unrouted-{}-{forwarding}-{fallback}", std::process::id());
-        let folder = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&folder).unwrap();
-        let keys = keyfile::generate().unwrap();
-        let (mobile, peer) = (keyfile::generate().unwrap(), keyfile::generate().unwrap());
-        let key = folder.join("base.key");
-        keyfile::store(&key, &keys, Existing::Replace).unwrap();
-        let text = format!(
-            "key = \"{}\"\nallow = [\"{mobile}\"]\nlisten = [\"127.0.0.1:4433\"]\n\
-             control = \"{}\"\n\
-             [handoff]\nmode = \"migrate\"\nroute = \"announce\"\ninterface = \"lo\"\n\
-             fallback = \"{fallback}\"\nlisten = [\"127.0.0.1:4434\"]\n\
-             [[peers]]\nkey = \"{}\"\naddress = \"127.0.0.2:4434\"\n\
-             [[mobiles]]\nkey = \"{mobile}\"\naddress = [\"10.9.0.7\"]\n",
-            key.display(),
-            folder.join("base.sock").display(),
-            peer.public(),
-            mobile = mobile.public(),
-        );
-        let file: BaseFile = toml::from_str(&text).unwrap();
-        let config: BaseConfig = file.try_into().unwrap();
-        let made = netns.enter(|| Base::bind(config)).unwrap();
-        std::fs::remove_dir_all(&folder).unwrap();
-        Some(made)
-    }
-
-    /// SEC-8: a base that gives a session gives no socket of somebody else's address with it.
-    #[test]
-    fn a_connection_whose_address_is_not_the_mobiles_is_not_made() {
-        let Some(netns) = lasthop_testing::or_skip(Netns::anonymous(), NetnsError::is_unavailable)
-        else {
-            return;
-        };
-        netns.ip("link set lo up\n").unwrap();
-        let path = std::env::temp_dir().join(format!("lasthop-foreign-{}", std::process::id()));
-        let [own, other] = ["127.0.0.1", "127.0.0.2"].map(|text| text.parse::<IpAddr>().unwrap());
-        let stop = Stop::new().unwrap();
-        let (of_helper, stops, at) = (netns.clone(), stop.clone(), path.clone());
-        let helper = std::thread::spawn(move || {
-            let addresses = vec![own.into(), other.into()];
-            let config = migrate::helper::Config { addresses, users: Vec::new() };
-            of_helper.enter(|| migrate::helper::serve_path(&at, &config, &stops)).unwrap()
-        });
-        netns
-            .enter(|| {
-                let mut helped = None;
-                let answers = || {
-                    helped = Admin::connect(&path).ok();
-                    helped.is_some()
-                };
-                let patience = std::time::Duration::from_secs(30);
-                lasthop_testing::wait_or(patience, answers, || "no helper".to_owned());
-                let mut admin = helped.unwrap();
-                migrate::probe(&mut admin, own).unwrap();
-                let host = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-                let socket = std::net::TcpStream::connect(host.local_addr().unwrap()).unwrap();
-                let _fixed_host = host.accept().unwrap();
-                let image = migrate::dump_all(&mut admin, vec![socket.into()]).pop().unwrap();
-                let Dumped::Image(image) = image.map_err(|failed| failed.error).unwrap() else {
-                    panic!("it is a connection");
-                };
-                let worker = Worker::start(admin).unwrap();
-                let [its, another] = [1, 2].map(|n| *Keypair::generate(Seed::from_u64(n)).public());
-                let mut migration = Migration {
-                    helper: worker.handle().clone(),
-                    fleet: None,
-                    holders: BTreeMap::new(),
-                    routing: Routing::new(RouteMode::None, None, vec![]).unwrap(),
-                    addresses: BTreeMap::from([(its, vec![own]), (another, vec![other])]),
-                    routed: BTreeMap::new(),
-                    here: BTreeSet::new(),
-                    whole: BTreeMap::new(),
-                    leaving: BTreeMap::new(),
-                    dumping: VecDeque::new(),
-                };
-                let mut restored = |mobile, images| {
-                    migration.restore(SessionId(7), mobile, images);
-                    let (mut done, start) = (None, std::time::Instant::now());
-                    while done.is_none() && start.elapsed() < patience {
-                        done = worker.poll();
-                        std::thread::sleep(std::time::Duration::from_millis(5));
-                    }
-                    let Some(Done::Restored(SessionId(7), made)) = done else {
-                        panic!("nothing was made: {done:?}");
-                    };
-                    made
-                };
-                let image = image.encode();
-                for refused in restored(another, vec![image.clone(), image.clone()]) {
-                    let why = refused.map(drop).unwrap_err();
-                    assert_eq!(why, "its address is not one of the mobile's");
-                }
-                assert!(restored(its, vec![image])[0].is_ok());
-            })
-            .unwrap();
-        stop.request();
-        helper.join().unwrap().unwrap();
-    }
-
-    #[test]
-    fn what_cannot_be_announced_keeps_a_base_from_starting_that_has_nothing_else() {
-        let Some(bound) = base("0", "reset") else {
-            return;
-        };
-        let Err(refused) = bound else {
-            panic!("it binds connections to addresses that nobody finds");
-        };
-        let refused = refused.to_string();
-        for said in ["net.ipv4.conf.lo.forwarding to 1", "10.9.0.7", "reset"] {
-            assert!(refused.contains(said), "{refused}");
-        }
-        // Connections leave from the base's own address.
-        base("0", "anchor").unwrap().unwrap();
-        base("1", "reset").unwrap().unwrap();
-    }
-}
+mod tests;

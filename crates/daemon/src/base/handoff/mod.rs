@@ -1,13 +1,13 @@
 //! A base's part in handoffs: the machine, and what links it with the loop, with other bases and with
 //! whoever reads the log.
 
+mod changes;
 mod migration;
 mod reclaim;
 mod strays;
 mod wires;
 
 use std::collections::BTreeMap;
-use std::io;
 
 use lasthop_control::{Handoffs as HandoffCounters, PeerReport};
 use lasthop_hop::seal::{Keypair, PublicKey};
@@ -24,7 +24,7 @@ pub(super) use self::migration::Migration;
 use self::strays::Strays;
 use self::wires::{BaseWires, HandoffContext};
 use super::{BaseConfig, Fallback, HandoffConfig, HandoffFile, MobileEntry, Mode, Surrogate};
-use crate::backhaul::{BaseAssociationId, Peer, Purpose, WithPeers};
+use crate::backhaul::{BaseAssociationId, Peer, WithPeers};
 use crate::dial::Exited;
 use crate::driver;
 use crate::hop::{Hop, HopEvent};
@@ -85,38 +85,14 @@ impl Handoffs {
         }
     }
 
-    /// Opens associations to every other base.
-    pub(super) fn start(&mut self, core: &mut Core) -> io::Result<()> {
-        for peer in &self.means.config.peers {
-            for links in [&mut self.links, &mut self.copies] {
-                let (hop, mut turn) = core.turn();
-                let part = hop.link(&mut turn, peer, Purpose::Messages)?;
-                links.insert(peer.key, part);
-                core.open_session(BaseAssociationId::Link(part), far_session);
-            }
-        }
-        Ok(())
-    }
-
-    /// Mobiles that are served from here on, and that are not any more. One that is both begins anew.
-    pub(super) fn set_mobiles(
-        &mut self,
-        core: &mut Core,
-        added: &[PublicKey],
-        removed: &[PublicKey],
-    ) {
-        let (now, Self { station, means, .. }) = (core.now, &mut *self);
-        for mobile in removed {
-            means.strays.stay(*mobile);
-            station.authority_mut().deny_mobile(mobile);
-            station.revoke(&mut BaseWires { core, means }, now, *mobile);
-        }
-        added.iter().for_each(|mobile| station.authority_mut().allow_mobile(*mobile));
-    }
-
     /// Whether a mobile that has an association here has left.
     pub(super) fn is_away(&self, mobile: PublicKey) -> bool {
         self.station.is_away(mobile)
+    }
+
+    /// Whether no other base is known.
+    pub(super) fn is_alone(&self) -> bool {
+        self.means.config.peers.is_empty()
     }
 
     /// Sessions that are elsewhere, and of which sockets are here.

@@ -115,9 +115,9 @@ impl BaseWires<'_> {
         let mobile = self.core.hop.key_of(id);
         let holder = mobile.and_then(|mobile| self.means.migration.as_ref()?.holder(mobile));
         let (Some(flow), Some(holder)) = (flow, holder) else { return };
-        if let Some(held) = Held::resumed(self.core.now, flow, holder, taken) {
+        if let Some(held) = Held::resumed(self.core.now, flow, &holder, taken) {
             held.wake();
-            self.core.hold(id, conn, held, holder);
+            self.core.hold(id, conn, held, &holder);
         }
     }
 }

@@ -37,7 +37,7 @@ impl BaseRole {
         core: &mut CoreOf<Self>,
         undo: bool,
     ) -> Result<Drained, String> {
-        if self.handoffs.is_none() {
+        if self.is_alone() && !(undo && self.news.is_draining()) {
             return Err(
                 "this base has no [[peers]]: there is no other to which its mobiles could \
                         take their connections"
@@ -49,6 +49,11 @@ impl BaseRole {
         }
         self.drain_all(core, !undo);
         Ok(Drained { draining: !undo })
+    }
+
+    /// Whether there is no other base at the moment.
+    pub(super) fn is_alone(&self) -> bool {
+        self.handoffs.as_ref().is_none_or(Handoffs::is_alone)
     }
 
     /// Has this worker and the others empty themselves, or no more.

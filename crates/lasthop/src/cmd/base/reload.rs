@@ -9,13 +9,14 @@ use serde_json::json;
 use crate::cmd::ask;
 
 const DETAILS: &str = "\
-What `allow` says then is served from then on. A mobile that is not in it any more is out at once: its
-connections are reset, and no other base gets them. Nobody else notices. Flags win over the file, as
-when the base was started. Of whatever else has changed it says that it needs a restart.
+What `allow`, [[mobiles]], [[peers]] and [handoff] fleet_keys say then is so from then on. A mobile that
+is not in `allow` any more is out at once: its connections are reset, and no other base gets them. With a
+base that is not in [[peers]] any more it is as if it had died. Nobody else notices. Flags win over the
+file, as when the base was started. Of whatever else has changed it says that it needs a restart.
 
 If the file cannot be used nothing changes, and the exit status is 1. SIGHUP does the same.";
 
-/// Has a running base read its configuration again, for the mobiles that it serves.
+/// Has a running base read its configuration again, for the mobiles that it serves and the bases that it knows.
 #[derive(Args, Debug)]
 #[command(after_help = DETAILS)]
 pub(super) struct Options {
@@ -43,8 +44,14 @@ fn reload(options: &Options, path: &Path, out: &mut impl Write) -> anyhow::Resul
     Ok(())
 }
 
-fn text(Reloaded { added, removed, restart }: &Reloaded) -> String {
+fn text(reloaded: &Reloaded) -> String {
+    let Reloaded { added, removed, bases, addresses, keys, restart } = reloaded;
     let mut text = format!("mobiles: {added} added, {removed} removed\n");
+    for (what, changes) in [("bases", bases), ("addresses", addresses), ("keys of tickets", keys)] {
+        if !changes.is_none() {
+            text += &format!("{what}: {changes}\n");
+        }
+    }
     if !restart.is_empty() {
         text += &format!("needs a restart: {}\n", restart.join(", "));
     }
@@ -68,6 +75,13 @@ mod tests {
     fn what_has_changed_is_said_and_what_has_not() {
         let answer = r#"{"ok":{"reload":{"added":2,"removed":1}}}"#;
         assert_eq!(said("reload-text", answer, &[]).1, "mobiles: 2 added, 1 removed\n");
+        let answer = r#"{"ok":{"reload":{"added":1,"removed":0,"bases":{"added":1,"removed":2,"changed":3},"keys":{"added":1,"removed":1}}}}"#;
+        let (_, text) = said("reload-all", answer, &[]);
+        let bases = "bases: 1 added, 2 removed, 3 changed\n";
+        assert_eq!(
+            text,
+            format!("mobiles: 1 added, 0 removed\n{bases}keys of tickets: 1 added, 1 removed\n")
+        );
         let answer = r#"{"ok":{"reload":{"added":0,"removed":0,"restart":["listen","limits.connections"]}}}"#;
         let (_, text) = said("reload-restart", answer, &[]);
         assert!(text.ends_with("needs a restart: listen, limits.connections\n"), "{text}");

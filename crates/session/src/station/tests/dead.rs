@@ -164,7 +164,7 @@ fn a_base_that_was_cut_off_is_fenced() {
     assert_eq!((world.resumed, world.around.taken), (2, 1));
 }
 
-/// A base that is known no more is as good as dead: it is not waited for, and not asked for what was taken over from it.
+/// FLT-2: a base that is known no more is as good as dead: it is not waited for, and not asked for what was taken over from it.
 #[test]
 fn a_base_that_is_known_no_more_is_not_waited_for_and_not_fenced() {
     let (mut world, id) = served();

@@ -173,6 +173,7 @@ fn wired_halves_of_a_mobile_that_is_revoked_are_reset_at_once() {
     assert!(world.apps[&id].closed, "the base that has the session hears of it");
 }
 
+/// FLT-2
 #[test]
 fn connections_whose_wired_halves_are_with_a_base_that_is_known_no_more_are_reset_at_once() {
     let (mut world, id) = world(Mode::Anchor);
