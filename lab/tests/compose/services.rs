@@ -64,8 +64,7 @@ pub(crate) struct Hosts {
 impl Hosts {
     /// Of the compose file `source`, with the programs in a folder, and volumes in another.
     pub(crate) fn new(source: &Path, programs: &Path, folder: &Path) -> Self {
-        let text = fs::read_to_string(source).expect("the compose file");
-        let compose: Compose = serde_saphyr::from_str(&text).expect("a compose file");
+        let compose: Compose = serde_json::from_str(&json(source)).expect("a compose file");
         let wire = Netns::anonymous().expect("a namespace");
         wire.ip("link set lo up\nlink add wire type bridge stp_state 0 mcast_snooping 0\n")
             .expect("a bridge");
@@ -147,6 +146,14 @@ impl Hosts {
     pub(crate) fn try_run(&mut self, name: &str) -> Result<String, LabError> {
         process::run(self.command(name).expect("a program"))
     }
+}
+
+/// A YAML file as JSON.
+fn json(yaml: &Path) -> String {
+    let script = "import json, sys, yaml; json.dump(yaml.safe_load(open(sys.argv[1])), sys.stdout)";
+    let mut python = Command::new("python3");
+    python.args(["-c", script]).arg(yaml);
+    process::run(python).expect("a file in YAML, and python3-yaml")
 }
 
 /// What the image has beside packages.
