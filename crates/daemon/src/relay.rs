@@ -145,8 +145,8 @@ impl Relay {
             let relayed = Relayed { written: self.from_hop, written_end, read_end };
             held.follow(now, session, hop, self.id, (&self.socket, relayed));
         }
-        if session.is_retained(self.id) && !self.held.as_ref().is_some_and(|held| held.can_go_on())
-        {
+        let goes_on = self.held.as_ref().is_some_and(|held| held.can_go_on());
+        if !goes_on && session.is_retained(self.id) {
             session.release_ahead(hop, self.id);
         }
         more_up || more_down

@@ -12,6 +12,11 @@ pub(super) fn mobile(control: Option<&Path>) -> PathBuf {
     control.map_or_else(|| control::known_path("mobile"), Path::to_owned)
 }
 
+/// The socket of the base that is meant.
+pub(super) fn base(control: Option<&Path>) -> PathBuf {
+    control.map_or_else(|| control::known_path("base"), Path::to_owned)
+}
+
 /// The process that was named, or the first of `roles` that answer on this host, `most` at most and
 /// one at least: their sockets and their reports.
 pub(super) fn find(

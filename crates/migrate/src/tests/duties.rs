@@ -1,5 +1,7 @@
 //! What the helper does and refuses, and what it leaves behind.
 
+use std::path::PathBuf;
+
 use lasthop_kernel::sockopt::{self, Repair};
 use rustix::net::SocketAddrUnix;
 use rustix::thread::CapabilitySet;
@@ -284,22 +286,45 @@ fn a_helper_works_for_what_the_one_says_that_started_it() {
     assert_eq!(left(place), "");
 }
 
+/// A helper at a path, which works for one address.
+struct Served {
+    dir: PathBuf,
+    stop: Stop,
+    helper: thread::JoinHandle<()>,
+}
+
+impl Served {
+    fn start(name: &str) -> Option<Self> {
+        let netns = lasthop_testing::or_skip(Netns::anonymous(), NetnsError::is_unavailable)?;
+        let dir = std::env::temp_dir().join(format!("lasthop-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let (stop, place) = (Stop::new().unwrap(), dir.join("helper.sock"));
+        let theirs = stop.clone();
+        let config = Config { addresses: vec![v4().into()], users: Vec::new() };
+        let helper = thread::spawn(move || {
+            netns.enter(|| helper::serve_path(&place, &config, &theirs)).unwrap().unwrap();
+        });
+        Some(Self { dir, stop, helper })
+    }
+
+    fn path(&self) -> PathBuf {
+        self.dir.join("helper.sock")
+    }
+
+    /// It ends as it was asked to, and leaves nothing.
+    fn end(self) {
+        self.stop.request();
+        self.helper.join().unwrap();
+        assert!(!self.dir.join("helper.sock").exists());
+        std::fs::remove_dir_all(&self.dir).unwrap();
+    }
+}
+
 /// SEC-30: whom a helper merely serves cannot have it work for more.
 #[test]
 fn a_helper_that_somebody_else_started_works_for_nothing_more_whoever_asks() {
-    let Some(netns) = lasthop_testing::or_skip(Netns::anonymous(), NetnsError::is_unavailable)
-    else {
-        return;
-    };
-    let dir = std::env::temp_dir().join(format!("lasthop-permit-{}", std::process::id()));
-    std::fs::create_dir_all(&dir).unwrap();
-    let path = dir.join("helper.sock");
-    let (stop, place) = (Stop::new().unwrap(), path.clone());
-    let theirs = stop.clone();
-    let config = Config { addresses: vec![v4().into()], users: Vec::new() };
-    let helper = thread::spawn(move || {
-        netns.enter(|| helper::serve_path(&place, &config, &theirs)).unwrap().unwrap();
-    });
+    let Some(served) = Served::start("permit") else { return };
+    let path = served.path();
     wait_until(|| Admin::connect(&path).is_ok());
     let mut admin = Admin::connect(&path).unwrap();
     let [own, other] = [v4(), IpAddr::from([10, 9, 0, 77])].map(Network::from);
@@ -309,9 +334,7 @@ fn a_helper_that_somebody_else_started_works_for_nothing_more_whoever_asks() {
         assert!(admin.socket(SocketAddr::new(other.prefix().0, 0)).is_err());
     }
     drop(admin);
-    stop.request();
-    helper.join().unwrap();
-    std::fs::remove_dir_all(&dir).unwrap();
+    served.end();
 }
 
 /// SEC-31: whatever a client of the helper holds, `TCP_REPAIR` is for sockets of the mobiles' addresses.
@@ -603,19 +626,8 @@ fn the_old_base_passes_on_what_still_comes_to_it() {
 fn a_helper_at_a_path_serves_who_connects() {
     let missing = Admin::connect(Path::new("/nonexistent/helper.sock")).unwrap_err().to_string();
     assert!(missing.contains("lasthop helper --socket /nonexistent/helper.sock"), "{missing}");
-    let Some(netns) = lasthop_testing::or_skip(Netns::anonymous(), NetnsError::is_unavailable)
-    else {
-        return;
-    };
-    let dir = std::env::temp_dir().join(format!("lasthop-helper-{}", std::process::id()));
-    std::fs::create_dir_all(&dir).unwrap();
-    let path = dir.join("helper.sock");
-    let (stop, place) = (Stop::new().unwrap(), path.clone());
-    let theirs = stop.clone();
-    let config = Config { addresses: vec![v4().into()], users: Vec::new() };
-    let helper = thread::spawn(move || {
-        netns.enter(|| helper::serve_path(&place, &config, &theirs)).unwrap().unwrap();
-    });
+    let Some(served) = Served::start("helper") else { return };
+    let path = served.path();
     wait_until(|| path.exists());
     wait_until(|| Admin::connect(&path).is_ok());
     let mut admins: Vec<Admin> = (0..16).map(|_| Admin::connect(&path).unwrap()).collect();
@@ -625,8 +637,5 @@ fn a_helper_at_a_path_serves_who_connects() {
     let error = Admin::connect(&path).unwrap_err().to_string();
     assert!(error.contains("served already"), "{error}");
     drop(admins);
-    stop.request();
-    helper.join().unwrap();
-    assert!(!path.exists());
-    std::fs::remove_dir_all(&dir).unwrap();
+    served.end();
 }

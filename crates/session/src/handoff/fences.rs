@@ -61,32 +61,38 @@ impl<A: Address> Fences<A> {
         self.all.entry(session).or_default().push(fence);
     }
 
+    /// The sessions that were taken over from that base.
+    pub(super) fn of(&self, holder: A) -> Vec<SessionId> {
+        let is_of = |fences: &[Fence<A>]| fences.iter().any(|fence| fence.holder == holder);
+        let own = self.all.iter().filter(|(_, fences)| is_of(fences));
+        own.map(|(session, _)| *session).collect()
+    }
+
     /// Removes those of a session that are fenced. Whether there were any.
     pub(super) fn take_fenced(&mut self, session: SessionId) -> bool {
-        let Some(of) = self.all.get_mut(&session) else { return false };
-        let before = of.len();
-        of.retain(|fence| !fence.is_fenced);
-        let some = of.len() < before;
-        if of.is_empty() {
-            self.all.remove(&session);
-        }
-        some
+        self.retain(session, |fence| !fence.is_fenced)
     }
 
     /// None of that base any more; the sessions of which there was one.
     pub(super) fn forget(&mut self, holder: A) -> Vec<SessionId> {
-        let of = |fences: &[Fence<A>]| fences.iter().any(|fence| fence.holder == holder);
-        let own = self.all.iter().filter(|(_, fences)| of(fences));
-        let own: Vec<SessionId> = own.map(|(session, _)| *session).collect();
+        let own = self.of(holder);
         own.iter().for_each(|session| self.remove(*session, holder));
         own
     }
 
     pub(super) fn remove(&mut self, session: SessionId, holder: A) {
-        let Some(of) = self.all.get_mut(&session) else { return };
-        of.retain(|fence| fence.holder != holder);
+        self.retain(session, |fence| fence.holder != holder);
+    }
+
+    /// Removes the others of a session. Whether there were any.
+    fn retain(&mut self, session: SessionId, is_kept: impl Fn(&Fence<A>) -> bool) -> bool {
+        let Some(of) = self.all.get_mut(&session) else { return false };
+        let before = of.len();
+        of.retain(is_kept);
+        let some = of.len() < before;
         if of.is_empty() {
             self.all.remove(&session);
         }
+        some
     }
 }

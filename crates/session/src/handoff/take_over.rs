@@ -244,10 +244,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
 
     /// That base can be reached again: what was taken over from it is asked for at once.
     pub(super) fn fence_now(&mut self, now: Time, holder: A) {
-        let of = |fences: &[Fence<A>]| fences.iter().any(|fence| fence.holder == holder);
-        let sessions = self.fences.all.iter().filter(|(_, fences)| of(fences));
-        let sessions: Vec<SessionId> = sessions.map(|(session, _)| *session).collect();
-        for session in sessions {
+        for session in self.fences.of(holder) {
             if let Some(fence) = self.fences.get_mut(session, holder) {
                 fence.retry = Retry::now(now, &self.config);
             }

@@ -3,7 +3,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 use clap::Args;
-use lasthop_control::{self as control, Drained, Request};
+use lasthop_control::{Drained, Request};
 use serde_json::json;
 
 use crate::cmd::ask;
@@ -31,7 +31,7 @@ pub(super) struct Options {
 }
 
 pub(super) fn run(options: &Options) -> anyhow::Result<()> {
-    let path = options.control.clone().unwrap_or_else(|| control::known_path("base"));
+    let path = ask::base(options.control.as_deref());
     drain(options, &path, &mut io::stdout().lock())
 }
 

@@ -3,7 +3,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 use clap::Args;
-use lasthop_control::{self as control, Reloaded, Request};
+use lasthop_control::{Reloaded, Request};
 use serde_json::json;
 
 use crate::cmd::ask;
@@ -30,7 +30,7 @@ pub(super) struct Options {
 }
 
 pub(super) fn run(options: &Options) -> anyhow::Result<()> {
-    let path = options.control.clone().unwrap_or_else(|| control::known_path("base"));
+    let path = ask::base(options.control.as_deref());
     reload(options, &path, &mut io::stdout().lock())
 }
 
